@@ -1,0 +1,5 @@
+import sys
+
+from fnftg.cli import main
+
+sys.exit(main())

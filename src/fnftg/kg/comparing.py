@@ -1,0 +1,55 @@
+"""Whether two graphs hold the same, whatever the order of their ids and triples."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
+
+
+def same_graph(one: KnowledgeGraph, other: KnowledgeGraph) -> bool:
+    entities = _matching_rows(one.entities, other.entities)
+    relations = _matching_rows(one.relations, other.relations)
+    if entities is None or relations is None:
+        return False
+    splits = {split for graph in (one, other) for split, triples in graph.splits.items() if len(triples)}
+    return all(_same_triples(one, other, split, entities, relations) for split in splits)
+
+
+def _matching_rows(one: Vocabulary, other: Vocabulary) -> npt.NDArray[np.int32] | None:
+    """For each row of `one` the row of `other` with the same id, name and text; None where they differ."""
+    if len(one) != len(other):
+        return None
+    columns = ["id", "name", "text"]
+    frames = [_frame(vocabulary).with_row_index(f"row_{index}") for index, vocabulary in enumerate((one, other))]
+    joined = frames[0].join(frames[1], on=columns, how="left", maintain_order="left")
+    if joined["row_1"].null_count():
+        return None
+    return joined["row_1"].cast(pl.Int32).to_numpy()
+
+
+def _frame(vocabulary: Vocabulary) -> pl.DataFrame:
+    count = len(vocabulary)
+    names = vocabulary.names.slice(0, count) if vocabulary.names is not None else [""] * count
+    columns = {"id": vocabulary.ids.slice(0, count), "name": names, "text": vocabulary.texts.slice(0, count)}
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+
+
+def _same_triples(
+    one: KnowledgeGraph,
+    other: KnowledgeGraph,
+    split: str,
+    entities: npt.NDArray[np.int32],
+    relations: npt.NDArray[np.int32],
+) -> bool:
+    ours, theirs = (graph.splits.get(split, np.empty((0, 3), np.int32)) for graph in (one, other))
+    if len(ours) != len(theirs):
+        return False
+    translated = np.stack([entities[ours[:, 0]], relations[ours[:, 1]], entities[ours[:, 2]]], axis=1)
+    return np.array_equal(_sorted(translated), _sorted(theirs))
+
+
+def _sorted(triples: Triples) -> Triples:
+    return triples[np.lexsort(triples.T[::-1])]

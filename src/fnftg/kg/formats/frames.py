@@ -1,0 +1,42 @@
+"""A graph as frames of strings, part by part: what the writers of text formats need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
+from fnftg.kg.strings import StringList, blocks
+
+TRIPLES_AT_A_TIME = 1_000_000
+
+
+def triple_frames(graph: KnowledgeGraph) -> Iterator[tuple[str, pl.DataFrame]]:
+    """(split, frame of head, relation, tail), split after split."""
+    entities, relations = whole_series(graph.entities.ids), whole_series(graph.relations.ids)
+    for split, triples in graph.splits.items():
+        for start in range(0, len(triples), TRIPLES_AT_A_TIME):
+            part: Triples = triples[start : start + TRIPLES_AT_A_TIME]
+            rows = [pl.Series(part[:, column]) for column in range(3)]
+            yield split, pl.DataFrame(
+                {
+                    "head": entities.gather(rows[0]),
+                    "relation": relations.gather(rows[1]),
+                    "tail": entities.gather(rows[2]),
+                }
+            )
+
+
+def vocabulary_frames(vocabulary: Vocabulary) -> Iterator[pl.DataFrame]:
+    """(id, name, text); a name is null where the source had none."""
+    names = vocabulary.names
+    for ids, texts, start in zip(
+        blocks(vocabulary.ids), blocks(vocabulary.texts), range(0, len(vocabulary), 100_000), strict=True
+    ):
+        name = pl.Series(names.slice(start, start + len(ids)) if names is not None else [None] * len(ids), dtype=pl.String)
+        yield pl.DataFrame({"id": ids, "name": name.replace("", None), "text": texts})
+
+
+def whole_series(strings: StringList) -> pl.Series:
+    return pl.concat([pl.Series([], dtype=pl.String), *(pl.Series(block) for block in blocks(strings))])

@@ -1,0 +1,143 @@
+"""The inductive split of BLP (Daza et al., 2021): val and test hold entities that train never saw.
+
+Entities are drawn at random and removed, test entities first. One is removed only if each of its neighbours has more than
+two neighbours before (so that none is left alone) and every relation keeps at least `min_edges` triples in train. An
+entity's triples go to its split when it goes, so a test triple may end in a val entity but no val triple in a test entity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fnftg.errors import FnftgError
+from fnftg.kg.graph import KnowledgeGraph, Triples
+
+IntArray = npt.NDArray[np.int64]
+TRAIN, VAL, TEST = 0, 1, 2
+
+
+def inductive_split(
+    graph: KnowledgeGraph,
+    val: float = 0.1,
+    test: float = 0.1,
+    seed: int = 0,
+    min_edges: int = 100,
+    types: npt.NDArray[np.int32] | None = None,
+) -> KnowledgeGraph:
+    """Draws a share `test`, then a share `val` of the entities; `types` (one for each entity) keeps their proportions."""
+    if not (0 <= val and 0 <= test and 0 < val + test < 1):
+        raise FnftgError(f"The shares of val ({val}) and test ({test}) must not be negative and must add up to less than 1.")
+    if min_edges < 0:
+        raise FnftgError(f"min-edges is {min_edges}: it must not be negative.")
+    triples = distinct(graph.all_triples())
+    present = np.unique(triples[:, [0, 2]])
+    wanted = {TEST: int(len(present) * test), VAL: int(len(present) * val)}
+    order = drawing_order(present, seed, types)
+    assigned = draw(triples, len(graph.entities), len(graph.relations), order, wanted[TEST], wanted[VAL], min_edges)
+    if not (assigned != TRAIN).any():
+        raise FnftgError(
+            f"No entity can be held back: each has a neighbour that would be left alone or a relation with no more than "
+            f"{min_edges} triples; try a lower --min-edges."
+        )
+    splits = {name: triples[assigned == part] for part, name in ((TRAIN, "train"), (VAL, "val"), (TEST, "test"))}
+    parameters = {"val": val, "test": test, "seed": seed, "min_edges": min_edges, "by_type": types is not None}
+    return graph.with_splits(splits, {"split": "inductive", **parameters})
+
+
+def distinct(triples: Triples) -> Triples:
+    """Each triple once, in the order of first appearance."""
+    return pl.DataFrame(triples, orient="row").unique(maintain_order=True).to_numpy()
+
+
+def drawing_order(present: npt.NDArray[np.int32], seed: int, types: npt.NDArray[np.int32] | None) -> IntArray:
+    """The entities in random order; with types, any stretch of it has about the proportions of the whole."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(present).astype(np.int64)
+    if types is None:
+        return order
+    of_type = types[order]
+    by_type = np.argsort(of_type, kind="stable")
+    counts = np.bincount(of_type[by_type])
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)  # (entities,) within the type
+    position = (rank + random.random(len(order))) / np.repeat(counts, counts)
+    return order[by_type[np.argsort(position)]]
+
+
+def draw(
+    triples: Triples, entities: int, relations: int, order: IntArray, test: int, val: int, min_edges: int
+) -> npt.NDArray[np.int8]:
+    """The split of each triple."""
+    heads, tails = triples[:, 0].astype(np.int64), triples[:, 2].astype(np.int64)
+    loops = heads == tails
+    # Edges of each entity, a self-loop once.
+    ends = np.concatenate([heads, tails[~loops]])
+    edges = np.concatenate([np.arange(len(triples)), np.flatnonzero(~loops)])
+    edge_starts, edges = grouped(ends, edges, entities)
+    # Distinct neighbours of each entity; one with a self-loop is its own.
+    pairs = np.sort(np.concatenate([heads * entities + tails, tails * entities + heads]))
+    pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs
+    owners, neighbours = np.divmod(pairs, entities)
+    neighbour_starts = np.searchsorted(owners, np.arange(entities + 1))
+    counts = np.bincount(triples[:, 1], minlength=relations)
+    result: npt.NDArray[np.int8] = _draw(
+        triples, order, edge_starts, edges, neighbour_starts, neighbours, counts, test, val, min_edges
+    )
+    return result
+
+
+def grouped(owners: IntArray, values: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Values by owner: those of owner i stand at starts[i] to starts[i + 1]."""
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=count), out=starts[1:])
+    return starts, values[np.argsort(owners, kind="stable")]
+
+
+@numba.njit(cache=True)
+def _draw(  # type: ignore[no-untyped-def]
+    triples, order, edge_starts, edges, neighbour_starts, neighbours, counts, test, val, min_edges
+) -> Any:
+    assigned = np.zeros(len(triples), np.int8)
+    alive = np.ones(len(edge_starts) - 1, np.bool_)
+    degree = np.diff(neighbour_starts)  # distinct neighbours that are alive
+    removed, before = 0, -1
+    while removed < test + val and removed != before:  # what a neighbour blocked may be free once that neighbour is gone
+        before = removed
+        for entity in order:
+            if removed == test + val:
+                break
+            if not alive[entity]:
+                continue
+            possible = True
+            for neighbour in neighbours[neighbour_starts[entity] : neighbour_starts[entity + 1]]:
+                if alive[neighbour] and degree[neighbour] <= 2:
+                    possible = False
+                    break
+            if not possible:
+                continue
+            taken = 0
+            own = edges[edge_starts[entity] : edge_starts[entity + 1]]
+            for edge in own:
+                taken += 1
+                if assigned[edge] == TRAIN:
+                    counts[triples[edge, 1]] -= 1
+                    if counts[triples[edge, 1]] < min_edges:
+                        possible = False
+                        break
+            if not possible:
+                for edge in own[:taken]:
+                    if assigned[edge] == TRAIN:
+                        counts[triples[edge, 1]] += 1
+                continue
+            for edge in own:
+                if assigned[edge] == TRAIN:
+                    assigned[edge] = TEST if removed < test else VAL
+            for neighbour in neighbours[neighbour_starts[entity] : neighbour_starts[entity + 1]]:
+                degree[neighbour] -= 1
+            alive[entity] = False
+            removed += 1
+    return assigned
