@@ -1,4 +1,4 @@
-"""Fast-and-Frugal Text-Graph Transformers: link prediction on knowledge graphs whose entities and relations carry text."""
+"""Fast-and-Frugal Text-Graph Transformers: link prediction on knowledge graphs that carry text."""
 
 from __future__ import annotations
 

@@ -35,14 +35,17 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str | None = None) -> None:
-    """A table: the first column left, the rest right; whole numbers with thousands separators."""
+    """A table: words left, figures right; whole numbers with thousands separators."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=note, caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD)
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+        figures = position > 0 and all(row[position][:1].isdigit() for row in cells)
+        table.add_column(column, justify="right" if figures else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False)
+    console.print(title, table, *([] if note is None else [note, ""]), sep="\n")

@@ -21,7 +21,7 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def new_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[Path]:
-    """Yields a hidden folder beside `target` that takes its name when the block ends well and vanishes when it does not.
+    """Yields a hidden folder beside `target` that takes its name when the block ends well and vanishes otherwise.
 
     With `force` an existing target is exchanged for the new folder in one system call.
     """
@@ -46,7 +46,9 @@ def new_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[
         _sync(partial)
         if os.path.lexists(target):
             if not force:
-                raise FnftgError(f"{target} was made by another process meanwhile: choose another name, or use --force.")
+                raise FnftgError(
+                    f"{target} was made by another process meanwhile: choose another name, or use --force."
+                )
             _exchange(partial, target)
         else:
             os.rename(partial, target)
@@ -129,7 +131,7 @@ def _alive(process: int) -> bool:
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Swaps two folders. Linux and macOS do it in one step; elsewhere a crash between two renames leaves a hidden copy."""
+    """Swaps two folders: one step on Linux and macOS, elsewhere two renames between which the old one is hidden."""
     library = ctypes.CDLL(None, use_errno=True)
     source, target = os.fsencode(new), os.fsencode(old)
     if sys.platform == "linux" and hasattr(library, "renameat2"):

@@ -71,6 +71,7 @@ def split_name(name: str, place: str) -> str:
     return name
 
 
-def split_rank(split: str) -> tuple[int, str]:
-    """train, val and test come first and in this order, other splits after them by name."""
-    return {"train": 0, "val": 1, "test": 2}.get(split, 3), split
+def split_rank(split: str) -> tuple[int, int, str]:
+    """The order in which splits become visible: train, val, test, each after its support, then others by name."""
+    base = split.removesuffix("-support")
+    return {"train": 0, "val": 1, "test": 2}.get(base, 3), int(base == split), split

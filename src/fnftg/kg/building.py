@@ -18,12 +18,12 @@ from fnftg.console import progress
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_rank
 from fnftg.kg.readable import readable
-from fnftg.kg.store import KINDS, as_chunk, seal, write_array, write_strings
+from fnftg.kg.store import KINDS, as_chunk, seal, sorted_rows, write_array, write_strings
 
 GATHERED_BYTES = 1 << 24  # how much text is put in order at a time
 
 
-class HashCollision(Exception):
+class HashCollisionError(Exception):
     """Two ids have the same 64-bit hash: to be tried again with another seed."""
 
 
@@ -32,30 +32,33 @@ class IdPool:
 
     def __init__(self, seed: int):
         self.seed = seed
-        self.compacted = self.frame([])
+        self.compacted = pl.DataFrame(schema={"id": pl.String, "key": pl.UInt64, "check": pl.UInt64})
         self.pending: list[pl.DataFrame] = []
 
-    def frame(self, ids: list[str] | pl.Series) -> pl.DataFrame:
-        ids = pl.Series("id", ids, dtype=pl.String)
-        check = ids.hash(2 * self.seed + 1).alias("check")
-        return pl.DataFrame([ids, self.keys(ids).alias("key"), check])
-
     def keys(self, ids: pl.Series) -> pl.Series:
-        return ids.hash(2 * self.seed)
+        return ids.hash(2 * self.seed).alias("key")
 
-    def add(self, ids: pl.Series) -> None:
-        self.pending.append(self.frame(ids))
+    def add(self, ids: pl.Series, keys: pl.Series) -> None:
+        """Adds the distinct ones of `ids`, whose keys are given."""
+        check = ids.hash(2 * self.seed + 1).alias("check")
+        self.pending.append(first_of_each(pl.DataFrame([ids.alias("id"), keys.alias("key"), check])))
         if sum(map(len, self.pending)) > max(len(self.compacted), 1_000_000):
             self.distinct()
 
     def distinct(self) -> pl.DataFrame:
         """(id, key, check), one row an id."""
         if self.pending:
-            pairs = pl.concat([self.compacted, *self.pending]).unique(["key", "check"], keep="first", maintain_order=True)
-            if pairs["key"].n_unique() < len(pairs):
-                raise HashCollision
-            self.compacted, self.pending = pairs, []
+            self.compacted = first_of_each(pl.concat([self.compacted, *self.pending]))
+            self.pending = []
         return self.compacted
+
+
+def first_of_each(ids: pl.DataFrame) -> pl.DataFrame:
+    """The first row of each key; as many keys as checks means that no two ids share a key."""
+    first = ids.unique("key", keep="first", maintain_order=True)
+    if ids["check"].n_unique() != len(first):
+        raise HashCollisionError
+    return first
 
 
 class TextSpill:
@@ -63,7 +66,7 @@ class TextSpill:
 
     def __init__(self, path: Path):
         self.path = path
-        self.file = open(path, "wb")
+        self.path.touch()
         self.end = 0
         self.index = [pl.DataFrame(schema={"key": pl.UInt64, "start": pl.Int64, "bytes": pl.Int64})]
 
@@ -79,12 +82,12 @@ class TextSpill:
         data = ("".join(texts.to_list())).encode() if len(texts) else b""
         starts = self.end + lengths.cum_sum() - lengths
         self.index.append(pl.DataFrame({"key": keys, "start": starts, "bytes": lengths}))
-        self.file.write(data)
+        with open(self.path, "ab") as file:
+            file.write(data)
         self.end += len(data)
 
-    def close(self) -> tuple[pl.DataFrame, int]:
+    def distinct(self) -> tuple[pl.DataFrame, int]:
         """(key, start, bytes) of the first text of each key, and how many later ones there were."""
-        self.file.close()
         index = pl.concat(self.index)
         first = index.unique("key", keep="first", maintain_order=True)
         return first, len(index) - len(first)
@@ -111,16 +114,14 @@ class GraphBuilder:
         frame = block.frame
         for column in frame.iter_columns():
             check_ids(column, block.place)
-        heads, relations, tails = (self.pools["entities"].keys(frame[column]) for column in ("head", "relation", "tail"))
+        entities, relations = self.pools["entities"], self.pools["relations"]
         # First appearance reads along the lines: head, tail, head, tail, …
-        ends = pl.Series(np.stack([heads.to_numpy(), tails.to_numpy()], axis=1).reshape(-1))
-        first = first_rows(ends)
-        self.pools["entities"].add(
-            pl.concat([frame["head"], frame["tail"]]).gather(first % 2 * len(frame) + first // 2)
-        )
-        self.pools["relations"].add(frame["relation"].gather(first_rows(relations)))
-        keys = pl.DataFrame({"head": heads, "relation": relations, "tail": tails})
-        self.triples.setdefault(block.split, []).append(keys)
+        ends = pl.concat([frame["head"], frame["tail"]]).gather(np.arange(2 * len(frame)).reshape(2, -1).T.reshape(-1))
+        end_keys, relation_keys = entities.keys(ends), relations.keys(frame["relation"])
+        entities.add(ends, end_keys)
+        relations.add(frame["relation"], relation_keys)
+        keys = {"head": end_keys.gather_every(2), "relation": relation_keys, "tail": end_keys.gather_every(2, 1)}
+        self.triples.setdefault(block.split, []).append(pl.DataFrame(keys))
 
     def _add_texts(self, block: TextBlock) -> None:
         frame, kind = block.frame, block.kind
@@ -130,7 +131,7 @@ class GraphBuilder:
         if kind == "entities" and "name" in frame.columns:
             self.names.add(keys, frame["name"])
         if self.keep_isolated:
-            self.text_pools[kind].add(frame["id"])
+            self.text_pools[kind].add(frame["id"], keys)
 
     def finish(self) -> None:
         """Writes every array, the manifest last."""
@@ -144,16 +145,18 @@ class GraphBuilder:
     def _write_vocabulary(self, kind: str) -> pl.DataFrame:
         """Ids, order, texts and names; returns (key, row)."""
         ids = self.pools[kind].distinct()
-        texts, repeated = self.texts[kind].close()
+        texts, repeated = self.texts[kind].distinct()
         if repeated:
             self.report.left_out[f"further texts of {kind} that had one already"] += repeated
         if self.keep_isolated:
             # Ids that have a text but no triple follow those of the triples.
-            ids = pl.concat([ids, self.text_pools[kind].distinct()]).unique("key", keep="first", maintain_order=True)
+            ids = first_of_each(pl.concat([ids, self.text_pools[kind].distinct()]))
         elif isolated := len(texts.join(ids, on="key", how="anti")):
             self.report.left_out[f"texts of {kind} in no triple (kept with --keep-isolated)"] += isolated
-        write_strings(self.folder, f"{kind}.ids", (as_chunk(chunk["id"].to_list()) for chunk in ids.iter_slices(100_000)))
-        write_array(self.folder / f"{kind}.ids.order.npy", ids["id"].arg_sort().cast(pl.Int32).to_numpy())
+        write_strings(
+            self.folder, f"{kind}.ids", (as_chunk(chunk["id"].to_list()) for chunk in ids.iter_slices(100_000))
+        )
+        write_array(self.folder / f"{kind}.ids.order.npy", sorted_rows(ids["id"]))
         self._write_texts(kind, ids, texts)
         if kind == "entities":
             self._write_names(ids)
@@ -183,7 +186,7 @@ class GraphBuilder:
         self._write_gathered(f"{kind}.texts", spill.path, starts, sizes)
 
     def _write_names(self, ids: pl.DataFrame) -> None:
-        names, _ = self.names.close()
+        names, _ = self.names.distinct()
         placed = ids.join(names, on="key", how="left", maintain_order="left")
         if placed["start"].null_count() == len(placed):
             self.names.path.unlink()
@@ -212,11 +215,6 @@ class GraphBuilder:
             self.report.triples[split] = len(distinct)
             self.report.self_loops += int((distinct["head"] == distinct["tail"]).sum())
             write_array(self.folder / f"triples.{split}.npy", distinct.to_numpy())
-
-
-def first_rows(keys: pl.Series) -> pl.Series:
-    """The rows in which each key appears for the first time, in order."""
-    return keys.alias("key").to_frame().with_row_index("row").unique("key", keep="first", maintain_order=True)["row"]
 
 
 def check_ids(ids: pl.Series, place: str) -> None:

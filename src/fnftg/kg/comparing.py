@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
+from fnftg.kg.graph import NO_TRIPLES, KnowledgeGraph, Triples, Vocabulary
+from fnftg.kg.strings import as_series
 
 
 def same_graph(one: KnowledgeGraph, other: KnowledgeGraph) -> bool:
@@ -31,10 +32,8 @@ def _matching_rows(one: Vocabulary, other: Vocabulary) -> npt.NDArray[np.int32] 
 
 
 def _frame(vocabulary: Vocabulary) -> pl.DataFrame:
-    count = len(vocabulary)
-    names = vocabulary.names.slice(0, count) if vocabulary.names is not None else [""] * count
-    columns = {"id": vocabulary.ids.slice(0, count), "name": names, "text": vocabulary.texts.slice(0, count)}
-    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+    names = as_series(vocabulary.names) if vocabulary.names is not None else pl.lit("")
+    return pl.DataFrame({"id": as_series(vocabulary.ids), "text": as_series(vocabulary.texts)}).with_columns(name=names)
 
 
 def _same_triples(
@@ -44,7 +43,7 @@ def _same_triples(
     entities: npt.NDArray[np.int32],
     relations: npt.NDArray[np.int32],
 ) -> bool:
-    ours, theirs = (graph.splits.get(split, np.empty((0, 3), np.int32)) for graph in (one, other))
+    ours, theirs = (graph.splits.get(split, NO_TRIPLES) for graph in (one, other))
     if len(ours) != len(theirs):
         return False
     translated = np.stack([entities[ours[:, 0]], relations[ours[:, 1]], entities[ours[:, 2]]], axis=1)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock
-from fnftg.kg.building import GraphBuilder, HashCollision
+from fnftg.kg.building import GraphBuilder, HashCollisionError
 from fnftg.kg.formats import ReadOptions, detect, reader
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import in_memory, is_store, open_store
@@ -36,14 +35,18 @@ def import_graph(
         raise FnftgError(f"{source} is a store already: open it as it is, or export it to another format.")
     format = format or detect(source)
     read = reader(format)
-    return build_store(store, source.name, format, lambda report: read(source, options, report), strict, keep_isolated, force)
+
+    def blocks_of(report: Report) -> Iterator[Block]:
+        return read(source, options, report)
+
+    return build_store(store, source.name, format, blocks_of, strict, keep_isolated, force)
 
 
 def build_store(
     store: str | os.PathLike[str],
     source: str,
     format: str,
-    blocks_of: Any,
+    blocks_of: Callable[[Report], Iterator[Block]],
     strict: bool = False,
     keep_isolated: bool = False,
     force: bool = False,
@@ -58,24 +61,9 @@ def build_store(
                     builder.add(block)
                 builder.finish()
             return open_store(Path(store))
-        except HashCollision:
+        except HashCollisionError:
             continue
     raise RuntimeError("eight hash seeds in a row collided")
-
-
-def open_graph(source: str | os.PathLike[str]) -> KnowledgeGraph:
-    """A store (its checksums compared), a dataset by name, or a source that is read into memory as `import` would."""
-    from fnftg.kg.datasets import DATASETS, dataset
-
-    path = Path(source)
-    if is_store(path):
-        return open_store(path, verify=True)
-    if not path.exists() and str(source) in DATASETS:
-        return dataset(str(source))
-    if not path.exists():
-        raise FnftgError(f"{source} is neither a store, nor a source, nor a dataset: see fnftg data list.")
-    with tempfile.TemporaryDirectory() as folder:
-        return in_memory(import_graph(path, Path(folder) / "store"))
 
 
 def graph_from_triples(
@@ -95,4 +83,6 @@ def graph_from_triples(
             yield TextBlock(kind, pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)), f"texts of {kind}")  # type: ignore[arg-type]
 
     with tempfile.TemporaryDirectory() as folder:
-        return in_memory(build_store(Path(folder) / "store", "triples in memory", "python", blocks_of, keep_isolated=True))
+        return in_memory(
+            build_store(Path(folder) / "store", "triples in memory", "python", blocks_of, keep_isolated=True)
+        )

@@ -18,7 +18,9 @@ def readable(ids: pl.Series) -> pl.Series:
     parts = ids.alias("id").to_frame().select(id_, part=part)
     encoded = parts["part"].str.contains("%", literal=True)
     if encoded.any():
-        decoded = pl.Series("part", [unquote(part) for part in parts["part"].filter(encoded).to_list()], dtype=pl.String)
+        decoded = pl.Series(
+            "part", [unquote(part) for part in parts["part"].filter(encoded).to_list()], dtype=pl.String
+        )
         rows = encoded.arg_true()
         parts = parts.with_columns(parts["part"].scatter(rows, decoded))
     words = pl.col("part").str.replace_all(r"[\s_/]+", " ").str.strip_chars()

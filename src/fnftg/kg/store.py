@@ -1,30 +1,30 @@
 """A graph on disk: a folder of flat arrays and one-line-a-string text files, with a manifest in JSON.
 
-    manifest.json                       format, version, counts, size and SHA-256 of each file, the import's report
-    entities.ids.txt                    one id a line; likewise .names.txt (optional) and .texts.txt
-    entities.ids.offsets.npy            where each line starts; likewise for names and texts
-    entities.ids.order.npy              rows sorted by id
-    relations.…                         the same for relations
-    triples.train.npy                   (n, 3) int32: head, relation, tail; one file a split
+manifest.json                       format, version, counts, size and SHA-256 of each file, the import's report
+entities.ids.txt                    one id a line; likewise .names.txt (optional) and .texts.txt
+entities.ids.offsets.npy            where each line starts; likewise for names and texts
+entities.ids.order.npy              rows sorted by id
+relations.…                         the same for relations
+triples.train.npy                   (n, 3) int32: head, relation, tail; one file a split
 """
 
 from __future__ import annotations
 
 import json
-import mmap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 import fnftg
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder, sha256
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
-from fnftg.kg.strings import StringList, Strings, blocks
+from fnftg.kg.strings import StringList, Strings, as_series, blocks
 
 FORMAT, VERSION, MANIFEST = "fnftg-graph", 1, "manifest.json"
 KINDS = ("entities", "relations")
@@ -42,7 +42,7 @@ def write_array(path: Path, array: npt.NDArray[Any]) -> None:
     array = np.ascontiguousarray(array)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(memoryview(array).cast("B") if array.size else b"")
+        file.write(array.data.cast("B") if array.size else b"")
 
 
 def write_strings(folder: Path, name: str, chunks: Iterable[tuple[bytes, npt.NDArray[np.int64]]]) -> None:
@@ -62,12 +62,9 @@ def as_chunk(strings: list[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
     return table.lines.tobytes(), np.diff(table.offsets)
 
 
-def sorted_rows(strings: StringList) -> npt.NDArray[np.int32]:
-    """The rows in the order of their strings' bytes."""
-    import polars as pl
-
-    series = pl.concat([pl.Series([], dtype=pl.String), *map(pl.Series, blocks(strings))])
-    return series.arg_sort().cast(pl.Int32).to_numpy()
+def sorted_rows(ids: pl.Series) -> npt.NDArray[np.int32]:
+    """The rows in the order of their ids' bytes."""
+    return ids.arg_sort().cast(pl.Int32).to_numpy()
 
 
 def seal(folder: Path, report: Mapping[str, Any]) -> None:
@@ -102,7 +99,7 @@ def save_store(graph: KnowledgeGraph, path: Path, force: bool = False) -> Knowle
                 strings = getattr(vocabulary, column)
                 if strings is not None:
                     write_strings(folder, f"{kind}.{column}", map(as_chunk, blocks(strings)))
-            write_array(folder / f"{kind}.ids.order.npy", sorted_rows(vocabulary.ids))
+            write_array(folder / f"{kind}.ids.order.npy", sorted_rows(as_series(vocabulary.ids)))
         for split, triples in graph.splits.items():
             write_array(folder / f"triples.{split}.npy", triples)
         seal(folder, {**graph.report, "triples": {split: len(triples) for split, triples in graph.splits.items()}})
@@ -158,7 +155,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if not is_store(path):
         raise FnftgError(f"{path} is not a store (no {MANIFEST}): make one with fnftg import.")
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         known = manifest["format"] == FORMAT
         version = int(manifest["version"])
     except (ValueError, KeyError, TypeError) as error:
@@ -183,7 +180,8 @@ def _vocabulary(path: Path, kind: str, manifest: Mapping[str, Any]) -> Vocabular
 
 def _map_array(path: Path, name: str) -> npt.NDArray[Any]:
     try:
-        return np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        array: npt.NDArray[Any] = np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return array
     except ValueError as error:
         raise FnftgError(f"The store {path} is damaged: {name}.npy is not an array; import it again.") from error
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -80,6 +81,11 @@ def blocks(strings: StringList, size: int = 100_000) -> Iterator[list[str]]:
     """The strings in order, in lists of at most `size`."""
     for start in range(0, len(strings), size):
         yield strings.slice(start, start + size)
+
+
+def as_series(strings: StringList) -> pl.Series:
+    """All strings at once, for work that needs them together."""
+    return pl.concat([pl.Series([], dtype=pl.String), *map(pl.Series, blocks(strings))])
 
 
 def search(strings: Strings, order: npt.NDArray[np.int32], wanted: str) -> int | None:

@@ -39,15 +39,16 @@ LICENCE_LINE = "  "  # how each line of the licence begins, above the synsets
 def wordnet_blocks(report: Report, lexicographer_file: str | None = None) -> Iterator[Block]:
     """All synsets and the pointers among them, or those of one lexicographer file such as noun.animal, all in train."""
     folder = wordnet_folder()
+    number = None if lexicographer_file is None else file_number(folder, lexicographer_file)
     synsets = read_synsets(folder)
     pointers = read_pointers(synsets)
-    if lexicographer_file is not None:
-        synsets = synsets.filter(pl.col("file") == file_number(folder, lexicographer_file))
+    if number is not None:
+        synsets = synsets.filter(pl.col("file") == number)
         pointers = pointers.join(synsets, left_on="head", right_on="id", how="semi", maintain_order="left")
     known = pointers.filter(pl.col("symbol").is_in(list(POINTERS)))
     inside = known.join(synsets, left_on="tail", right_on="id", how="semi", maintain_order="left")
     report.left_out["pointers of other types"] += len(pointers) - len(known)
-    if lexicographer_file is not None:
+    if number is not None:
         report.left_out[f"pointers out of {lexicographer_file}"] += len(known) - len(inside)
 
     relation = pl.col("symbol").replace_strict(POINTERS, return_dtype=pl.String).alias("relation")
@@ -100,13 +101,18 @@ def read_pointers(synsets: pl.DataFrame) -> pl.DataFrame:
     columns = {"symbol": 0, "offset": 1, "part": 2}
     pointers = synsets.select(
         pl.col("id").alias("head"),
-        *(pl.col("tokens").list.slice(first, 4 * count).list.gather_every(4, at).alias(name) for name, at in columns.items()),
+        *(
+            pl.col("tokens").list.slice(first, 4 * count).list.gather_every(4, at).alias(name)
+            for name, at in columns.items()
+        ),
     )
     pointers = pointers.filter(pl.col("symbol").list.len() > 0).explode(*columns)
     # Pointers write a for adjectives and satellites alike.
     targets = synsets.select("offset", pl.col("part").replace("s", "a"), tail="id")
     pointers = pointers.with_columns(pl.col("part").replace("s", "a"))
-    return pointers.join(targets, on=["offset", "part"], how="left", maintain_order="left").select("head", "symbol", "tail")
+    return pointers.join(targets, on=["offset", "part"], how="left", maintain_order="left").select(
+        "head", "symbol", "tail"
+    )
 
 
 def word_count() -> pl.Expr:
@@ -139,5 +145,7 @@ def file_number(folder: Path, lexicographer_file: str) -> str:
 
 def read_lines(path: Path) -> pl.DataFrame:
     never = "\x01"  # so that each line is one field
-    lines = pl.read_csv(path, separator=never, has_header=False, quote_char=None, new_columns=["line"])
+    lines = pl.read_csv(
+        path, separator=never, has_header=False, quote_char=None, new_columns=["line"], infer_schema=False
+    )
     return lines.filter(~pl.col("line").str.starts_with(LICENCE_LINE))

@@ -1,7 +1,7 @@
 """The file formats that a graph is read from and written to: one module each, listed here once.
 
-A module has `read(source, options, report)`, a generator of blocks, and `write(graph, folder, format)`. To add a format,
-write such a module and add its line to FORMATS.
+A module has `read(source, options, report)`, a generator of blocks, and `write(graph, folder, format)`. To add a
+format, write such a module and add its line to FORMATS.
 """
 
 from __future__ import annotations
@@ -111,5 +111,7 @@ def detect(source: Path) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise FnftgError(f"{source} holds files of several formats: choose one with --format {' or --format '.join(found)}.")
+        raise FnftgError(
+            f"{source} holds files of several formats: choose one with --format {' or --format '.join(found)}."
+        )
     raise FnftgError(f"The format of {source} is not known by its name: give it with --format {{{','.join(FORMATS)}}}.")

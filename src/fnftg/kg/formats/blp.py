@@ -45,14 +45,16 @@ def split_files(folder: Path) -> dict[str, Path]:
     plain: dict[str, Path] = {}
     for split in PLAIN_SPLITS:
         for suffix in SUFFIXES:
-            if path := existing(folder, f"{split}{suffix}"):
-                plain.setdefault(split_name(split, str(path)), path)
+            if found := existing(folder, f"{split}{suffix}"):
+                plain.setdefault(split_name(split, str(found)), found)
     return plain
 
 
 def read(source: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
     if not source.is_dir():
-        raise FnftgError(f"{source} is not a folder: the blp layout is a folder with {PREFIX}train.tsv or train.tsv in it.")
+        raise FnftgError(
+            f"{source} is not a folder: the blp layout is a folder with {PREFIX}train.tsv or train.tsv in it."
+        )
     files = split_files(source)
     if "train" not in files:
         raise FnftgError(f"{source} has neither {PREFIX}train.tsv nor train.tsv: add the training triples.")

@@ -32,8 +32,6 @@ def parse(block: LineBlock, separator: str, width: int, needed: list[int]) -> pl
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         block.explain_encoding()
         _explain_columns(block, separator, width, needed)
-        if not block.data.strip():
-            return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         raise FnftgError(f"{block.place} and below cannot be read as {NAMES[separator]} text: {error}.") from error
     if sum(frame[names[column]].null_count() for column in needed):
         _explain_columns(block, separator, width, needed)

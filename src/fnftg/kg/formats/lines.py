@@ -89,31 +89,26 @@ class LineBlock:
 
 def line_blocks(path: Path, quotes: bool = False, size: int = BLOCK) -> Iterator[LineBlock]:
     """The file in blocks of about `size` bytes; with `quotes`, never cut inside a quoted field."""
-    rest, line = b"", 1
+    rest, line, blank = b"", 1, True
     with open_binary(path) as file:
-        while True:
-            read = file.read(size)
-            data = rest + read
-            if line == 1 and not rest:
-                data = data.removeprefix(BYTE_ORDER_MARK)
-            if not read:
-                break
+        while read := file.read(size):
+            data = rest + (read.removeprefix(BYTE_ORDER_MARK) if line == 1 and not rest else read)
             cut = _last_line_end(data, quotes)
-            if cut == 0:
-                if len(data) > LONGEST_LINE:
-                    raise FnftgError(
-                        f"{path}, line {line}: longer than {LONGEST_LINE >> 20} MiB without a line break; "
-                        "is this the right file, or is a quote left open?"
-                    )
-                rest = data
-                continue
-            yield LineBlock(path, data[:cut], line)
-            line += data.count(b"\n", 0, cut)
-            rest = data[cut:]
-    if line == 1 and not data.strip():
+            if cut == 0 and len(data) > LONGEST_LINE:
+                raise FnftgError(
+                    f"{path}, line {line}: longer than {LONGEST_LINE >> 20} MiB without a line break; "
+                    "is this the right file, or is a quote left open?"
+                )
+            block, rest = LineBlock(path, data[:cut], line), data[cut:]
+            if cut and not block.data.isspace():
+                blank = False
+                yield block
+            line += block.data.count(b"\n")
+    if rest and not rest.isspace():
+        blank = False
+        yield LineBlock(path, rest, line)
+    if blank:
         raise FnftgError(f"{path} is empty: nothing to import.")
-    if data:
-        yield LineBlock(path, data, line)
 
 
 def _last_line_end(data: bytes, quotes: bool) -> int:

@@ -74,7 +74,9 @@ def format_of(path: Path, fallback: str) -> str:
     """Tables of texts may be of another format than the triples."""
     from fnftg.kg.formats.lines import plain_suffix
 
-    names = [name for name, format in FORMATS.items() if format.module == "tables" and plain_suffix(path) in format.suffixes]
+    names = [
+        name for name, format in FORMATS.items() if format.module == "tables" and plain_suffix(path) in format.suffixes
+    ]
     return names[0] if names else fallback
 
 
@@ -108,7 +110,7 @@ def read_delimited(path: Path, separator: str, wanted: Wanted) -> Iterator[tuple
             width = len(cells)
             chosen, header = choose_columns(path, cells, wanted)
             if header:
-                block = without_first_row(block, separator)
+                block = without_header(block)
         needed = [column for role, column in chosen.items() if role in ("head", "relation", "tail", "id")]
         frame = parse(block, separator, width, needed)
         yield frame.select(pl.col(str(column)).alias(role) for role, column in chosen.items()), block.place
@@ -130,7 +132,9 @@ def choose_columns(path: Path, cells: list[str], wanted: Wanted) -> tuple[dict[s
             chosen[role] = int(column) - 1
         elif column is not None:
             if column.lower() not in names:
-                raise FnftgError(f"{path}, line 1: no column {shortened(column)}; it has {', '.join(map(shortened, cells))}.")
+                raise FnftgError(
+                    f"{path}, line 1: no column {shortened(column)}; it has {', '.join(map(shortened, cells))}."
+                )
             chosen[role] = names.index(column.lower())
         elif header and role in names:
             chosen[role] = names.index(role)
@@ -149,10 +153,9 @@ def choose_columns(path: Path, cells: list[str], wanted: Wanted) -> tuple[dict[s
     return chosen, header
 
 
-def without_first_row(block: LineBlock, separator: str) -> LineBlock:
+def without_header(block: LineBlock) -> LineBlock:
     """The block after its header, which is one line: quoted line breaks in column names are not for us."""
-    first, _, rest = block.data.partition(b"\n")
-    return LineBlock(block.path, rest, block.first_line + 1)
+    return LineBlock(block.path, block.data.partition(b"\n")[2], block.first_line + 1)
 
 
 def read_json_lines(path: Path, wanted: Wanted) -> Iterator[tuple[pl.DataFrame, str]]:
@@ -199,14 +202,16 @@ def read_parquet(path: Path, wanted: Wanted) -> Iterator[tuple[pl.DataFrame, str
             if role not in OPTIONAL or wanted[role] is not None:
                 raise FnftgError(f"{path}: no column {column!r}; it has {', '.join(columns)}; name it with --{role}.")
             del roles[role]
-        selected = pl.scan_parquet(path).select(pl.col(column).cast(pl.String).alias(role) for role, column in roles.items())
+        selected = pl.scan_parquet(path).select(
+            pl.col(column).cast(pl.String).alias(role) for role, column in roles.items()
+        )
         start = 0
         for frame in selected.collect_batches(chunk_size=ROWS, maintain_order=True):
             place = f"{path}, row {start + 1}"
-            for role in roles:
+            for role, column in roles.items():
                 if role not in OPTIONAL | {"text"} and frame[role].null_count():
                     row = start + int(frame[role].is_null().arg_max() or 0) + 1
-                    raise FnftgError(f"{path}, row {row}: column {roles[role]!r} is empty; fix the row.")
+                    raise FnftgError(f"{path}, row {row}: column {column!r} is empty; fix the row.")
             yield frame, place
             start += len(frame)
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -1,1 +1,1 @@
-"""Splits that hold something back: entities (inductive), relations (FIR), or part of the new entities' edges (support)."""
+"""Splits that hold something back: entities (inductive), relations (FIR), or some edges of new entities (support)."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.store import sorted_rows
+from fnftg.kg.strings import as_series
 
 
 def fir_split(graph: KnowledgeGraph, share: float = 0.1, cross: bool = False) -> KnowledgeGraph:
@@ -20,7 +22,8 @@ def fir_split(graph: KnowledgeGraph, share: float = 0.1, cross: bool = False) ->
         raise FnftgError(f"The share is {share}: it must lie between 0 and 1.")
     train = graph.triples("train")
     counts = np.bincount(train[:, 1], minlength=len(graph.relations))
-    rarest = np.argsort(counts, kind="stable")
+    by_id = sorted_rows(as_series(graph.relations.ids))  # so that ties do not depend on the order of the source
+    rarest = by_id[np.argsort(counts[by_id], kind="stable")]
     rarest = rarest[counts[rarest] > 0]
     removed_edges = np.cumsum(counts[rarest])
     removed_relations = int(np.searchsorted(removed_edges, share * len(train), side="right")) + cross

@@ -1,8 +1,8 @@
 """The inductive split of BLP (Daza et al., 2021): val and test hold entities that train never saw.
 
-Entities are drawn at random and removed, test entities first. One is removed only if each of its neighbours has more than
-two neighbours before (so that none is left alone) and every relation keeps at least `min_edges` triples in train. An
-entity's triples go to its split when it goes, so a test triple may end in a val entity but no val triple in a test entity.
+Entities are drawn at random and removed, test entities first. One is removed only if each of its neighbours has more
+than two neighbours before (so that none is left alone) and every relation keeps at least `min_edges` triples in train.
+An entity's triples leave with it: a test triple may end in a val entity, but no val triple in a test entity.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def inductive_split(
     min_edges: int = 100,
     types: npt.NDArray[np.int32] | None = None,
 ) -> KnowledgeGraph:
-    """Draws a share `test`, then a share `val` of the entities; `types` (one for each entity) keeps their proportions."""
-    if not (0 <= val and 0 <= test and 0 < val + test < 1):
-        raise FnftgError(f"The shares of val ({val}) and test ({test}) must not be negative and must add up to less than 1.")
+    """Draws a share `test`, then a share `val` of the entities; `types` (one an entity) keep their proportions."""
+    if not (val >= 0 and test >= 0 and 0 < val + test < 1):
+        raise FnftgError(
+            f"The shares of val ({val}) and test ({test}) must not be negative and must add up to less than 1."
+        )
     if min_edges < 0:
         raise FnftgError(f"min-edges is {min_edges}: it must not be negative.")
     triples = distinct(graph.all_triples())
@@ -41,12 +43,14 @@ def inductive_split(
     assigned = draw(triples, len(graph.entities), len(graph.relations), order, wanted[TEST], wanted[VAL], min_edges)
     if not (assigned != TRAIN).any():
         raise FnftgError(
-            f"No entity can be held back: each has a neighbour that would be left alone or a relation with no more than "
-            f"{min_edges} triples; try a lower --min-edges."
+            "No entity can be held back: each has a neighbour that would be left alone, or a relation with no more "
+            f"than {min_edges} triples; try a lower --min-edges."
         )
+    left = np.unique(triples[assigned == TRAIN][:, [0, 2]])
     splits = {name: triples[assigned == part] for part, name in ((TRAIN, "train"), (VAL, "val"), (TEST, "test"))}
     parameters = {"val": val, "test": test, "seed": seed, "min_edges": min_edges, "by_type": types is not None}
-    return graph.with_splits(splits, {"split": "inductive", **parameters})
+    counts = {"asked": wanted[TEST] + wanted[VAL], "held_back": len(present) - len(left)}
+    return graph.with_splits(splits, {"split": "inductive", **parameters, **counts})
 
 
 def distinct(triples: Triples) -> Triples:
@@ -105,7 +109,9 @@ def _draw(  # type: ignore[no-untyped-def]
     alive = np.ones(len(edge_starts) - 1, np.bool_)
     degree = np.diff(neighbour_starts)  # distinct neighbours that are alive
     removed, before = 0, -1
-    while removed < test + val and removed != before:  # what a neighbour blocked may be free once that neighbour is gone
+    while (
+        removed < test + val and removed != before
+    ):  # what a neighbour blocked may be free once that neighbour is gone
         before = removed
         for entity in order:
             if removed == test + val:

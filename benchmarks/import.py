@@ -1,0 +1,186 @@
+"""How fast and how frugal is `fnftg import`? Measured on a made-up graph of Wikidata5M's size, and against PyKEEN.
+
+    python benchmarks/import.py [--entities 4600000 --triples 20500000 --relations 822] [--keep FOLDER] [--json]
+
+Takes minutes and about 7 GB of disk. Each phase runs in a process of its own, so that its peak memory is its own.
+The exit code is 1 where a limit is not met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_json, print_table, say
+
+LIBRARIES = ("fnftg", "polars", "numpy", "numba", "pykeen", "pandas", "torch")
+COMPARED_TRIPLES, ROUNDS = 2_000_000, 3
+MEGABYTE, GIGABYTE = 10**6, 10**9
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measurement, and the limit that it must keep."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    at_least: bool = False  # the limit is a lower one
+
+    @property
+    def met(self) -> bool:
+        return self.limit is None or (self.value >= self.limit if self.at_least else self.value < self.limit)
+
+    def row(self) -> tuple[str, ...]:
+        limit = "" if self.limit is None else f"{'≥' if self.at_least else '<'} {self.limit:,g} {self.unit}"
+        verdict = "" if self.limit is None else "pass" if self.met else "FAIL"
+        return self.name, f"{self.value:,.2f} {self.unit}", limit, verdict
+
+
+# What runs in a process of its own: arguments as strings, figures as a dict. Libraries are imported before the clock.
+
+
+def synthesise(folder: str, entities: str, triples: str, relations: str) -> dict[str, float]:
+    from fnftg.kg.synth import write_synthetic
+
+    start = time.perf_counter()
+    write_synthetic(folder, int(entities), int(triples), int(relations), force=True)
+    return {"seconds": time.perf_counter() - start}
+
+
+def import_with_fnftg(source: str, store: str) -> dict[str, float]:
+    from fnftg.kg import import_graph
+    from fnftg.kg.formats import reader
+
+    reader("blp"), reader("tsv")
+    start = time.perf_counter()
+    import_graph(source, store, force=True)
+    return {"seconds": time.perf_counter() - start}
+
+
+def import_with_pykeen(source: str) -> dict[str, float]:
+    from pykeen.triples import TriplesFactory
+
+    start = time.perf_counter()
+    TriplesFactory.from_path(source)
+    return {"seconds": time.perf_counter() - start}
+
+
+def open_store(store: str) -> dict[str, float]:
+    from fnftg.kg import KnowledgeGraph
+
+    start = time.perf_counter()
+    graph = KnowledgeGraph.open(store)
+    opened = time.perf_counter()
+    resident = peak_memory()
+    wanted, train = graph.entities.ids[len(graph.entities) // 2], graph.triples("train")
+    asked = time.perf_counter()
+    row = graph.entities.find(wanted)
+    assert row is not None and graph.entities.texts[row] and len(train[len(train) // 2]) == 3
+    return {"seconds": opened - start, "resident": resident, "look_up": time.perf_counter() - asked}
+
+
+PHASES: dict[str, Callable[..., dict[str, float]]] = {
+    function.__name__: function for function in (synthesise, import_with_fnftg, import_with_pykeen, open_store)
+}
+
+
+def run(phase: Callable[..., dict[str, float]], *arguments: object) -> dict[str, float]:
+    """The phase's figures and its peak memory, from a fresh process."""
+    command = [sys.executable, __file__, "--phase", phase.__name__, *map(str, arguments)]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    figures: dict[str, float] = json.loads(answer.splitlines()[-1])
+    return figures
+
+
+def peak_memory() -> int:
+    """The most bytes that this process ever had in memory, its mapped files included."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def measure(folder: Path, entities: int, triples: int, relations: int) -> list[Figure]:
+    files, store, first = folder / "files", folder / "store", folder / "first.tsv"
+    say(f"Making up {entities:,} entities and {triples:,} triples …")
+    synth = run(synthesise, files, entities, triples, relations)
+    say("Importing them …")
+    imported = run(import_with_fnftg, files, store)
+    opened = run(open_store, store)
+    figures = [
+        Figure("making up the files", synth["seconds"], "s"),
+        Figure("making them up: peak memory", synth["peak"] / GIGABYTE, "GB"),
+        Figure("import", imported["seconds"], "s", limit=600),
+        Figure("import: peak memory", imported["peak"] / GIGABYTE, "GB", limit=8),
+        Figure("opening the store", opened["seconds"], "s", limit=1),
+        Figure("opening: memory of the process", opened["resident"] / MEGABYTE, "MB", limit=300),
+        Figure("one id, one text, one triple", opened["look_up"] * 1000, "ms"),
+    ]
+    with open(files / "ind-train.tsv", "rb") as train, open(first, "wb") as file:
+        file.writelines(islice(train, COMPARED_TRIPLES))
+    compared = min(triples, COMPARED_TRIPLES)
+    say(f"Comparing with PyKEEN on {compared:,} triples …")
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        theirs.append(run(import_with_pykeen, first)["seconds"])
+        ours.append(run(import_with_fnftg, first, folder / "first-store")["seconds"])
+    return [
+        *figures,
+        Figure(f"{compared:,} triples: PyKEEN, best of {ROUNDS}", min(theirs), "s"),
+        Figure(f"{compared:,} triples: fnftg, best of {ROUNDS}", min(ours), "s"),
+        Figure("times faster than PyKEEN", min(theirs) / min(ours), "×", limit=3, at_least=True),
+    ]
+
+
+def machine() -> dict[str, Any]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "memory": f"{memory / GIGABYTE:.0f} GB",
+        "python": platform.python_version(),
+        **{library: importlib.metadata.version(library) for library in LIBRARIES},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entities", type=int, default=4_600_000)
+    parser.add_argument("--triples", type=int, default=20_500_000)
+    parser.add_argument("--relations", type=int, default=822)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files and the store here")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--phase", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.phase:
+        name, *arguments = options.phase
+        figures = PHASES[name](*arguments)
+        print(json.dumps({**figures, "peak": peak_memory()}))
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        measured = measure(folder, options.entities, options.triples, options.relations)
+    if options.json:
+        print_json({"machine": machine(), "figures": [{**asdict(figure), "met": figure.met} for figure in measured]})
+    else:
+        note = ", ".join(f"{name} {value}" for name, value in machine().items())
+        print_table("Import", ("what", "measured", "limit", ""), [figure.row() for figure in measured], note)
+    return 0 if all(figure.met for figure in measured) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

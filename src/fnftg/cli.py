@@ -1,0 +1,97 @@
+"""The command line: one dict maps each command to the function that runs it; the rest only finds and calls it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import fnftg
+from fnftg.errors import FnftgError
+
+
+@dataclass(frozen=True)
+class Command:
+    group: str
+    function: str  # module:function, imported only when the command runs
+    summary: str
+
+
+GRAPH, LOOK = "Bring in a graph", "Look at it and split it"
+COMMANDS = {
+    "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that are known by name."),
+    "data get": Command(GRAPH, "fnftg.kg.commands.data:get_dataset", "Download, copy or build a dataset."),
+    "import": Command(
+        GRAPH, "fnftg.kg.commands.files:import_source", "Turn files (TSV, CSV, Parquet, JSONL, RDF, …) into a store."
+    ),
+    "export": Command(GRAPH, "fnftg.kg.commands.files:export_store", "Write a graph in any format that import reads."),
+    "data synth": Command(
+        GRAPH, "fnftg.kg.commands.data:synthesise", "Write a made-up graph of any size, for measuring."
+    ),
+    "data stats": Command(
+        LOOK, "fnftg.kg.commands.look:stats", "Count entities, relations, triples and ego-graph sizes."
+    ),
+    "audit": Command(LOOK, "fnftg.kg.commands.look:audit_graph", "Count the triples that other edges give away."),
+    "split inductive": Command(
+        LOOK, "fnftg.kg.commands.split:inductive", "Hold entities back for val and test, as BLP does."
+    ),
+    "split fir": Command(LOOK, "fnftg.kg.commands.split:fir", "Take the rarest relations out of train."),
+    "split support": Command(LOOK, "fnftg.kg.commands.split:support", "Make part of the new entities' edges visible."),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; bad input ends in one sentence on standard error and exit code 1."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing half-written stays
+    try:
+        return run(list(arguments))
+    except FnftgError as error:
+        print(f"fnftg: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fnftg: stopped; nothing half-written was left.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would complain at its end
+        return 141
+
+
+def run(arguments: list[str]) -> int:
+    for length in (2, 1):
+        name = " ".join(arguments[:length])
+        if len(arguments) >= length and name in COMMANDS:
+            command = COMMANDS[name]
+            parser = argparse.ArgumentParser(
+                f"fnftg {name}", description=command.summary, formatter_class=argparse.RawDescriptionHelpFormatter
+            )
+            module, function = command.function.split(":")
+            getattr(importlib.import_module(module), function)(parser, arguments[length:])
+            return 0
+    if arguments == ["--version"]:
+        print(f"fnftg {fnftg.__version__}")
+        return 0
+    prefix = arguments[0] if arguments and not arguments[0].startswith("-") else ""
+    chosen = {name: command for name, command in COMMANDS.items() if name.startswith(f"{prefix} " if prefix else "")}
+    if not chosen:
+        print(f"fnftg: there is no command {prefix!r}; fnftg --help lists them.", file=sys.stderr)
+        return 2
+    asked = arguments[bool(prefix) :] in (["--help"], ["-h"])
+    print(overview(chosen), file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
+
+
+def overview(commands: dict[str, Command]) -> str:
+    """The commands with their one-line descriptions, grouped in the order in which a user meets them."""
+    lines = ["usage: fnftg COMMAND …", "", str(fnftg.__doc__)]
+    width = max(map(len, commands)) + 2
+    for group in dict.fromkeys(command.group for command in commands.values()):
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:{width}}{command.summary}" for name, command in commands.items() if command.group == group]
+    return "\n".join(
+        [*lines, "", "fnftg COMMAND --help explains a command, with examples; fnftg --version tells the version."]
+    )

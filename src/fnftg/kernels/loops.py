@@ -1,0 +1,366 @@
+"""The compiled loops over L1 distances, and the eight-lane vectors in which they are written.
+
+Every loop gets its distances from `distance` or `eight_distances`, which add up the same |q - c| in the same order:
+lane l sums the dimensions l, l + 8, l + 16, … one after the other, then the lanes are added as
+((0+4)+(2+6)) + ((1+5)+(3+7)). So a distance has the same bits whichever loop, block or thread computed it.
+
+All of this stands in one file because numba's cache only notices changes of the file that a compiled function is in.
+Arrays are C-contiguous and float32, and their width is a multiple of the lanes (`rows_of_lanes` in l1.py sees to both).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, register_model
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+
+LANES = 8  # of one AVX register, or of two NEON registers
+QUERIES = 128  # rows that stay in the second-level cache while the candidates pass
+CANDIDATES = 256  # slices of eight lanes that stay, with their gradients, in the first-level cache
+NO_KEY = np.iinfo(np.int64).max
+
+# Vectors: numba has none, so each operation below writes one or two lines of LLVM's portable vector code.
+
+REAL = ir.VectorType(ir.FloatType(), LANES)
+WHOLE = ir.VectorType(ir.IntType(32), LANES)
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """Eight float32 lanes, held in a register."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Float32x8")
+
+
+VECTOR = Vector()
+
+
+@register_model(Vector)
+class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, front_end_type: Any) -> None:
+        super().__init__(manager, front_end_type, REAL)
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, row: Any, column: Any) -> Any:
+    struct = context.make_array(array_type)(context, builder, array)
+    item = cgutils.get_item_pointer(context, builder, array_type, struct, [row, column], wraparound=False)
+    return builder.bitcast(item, REAL.as_pointer())
+
+
+def _call(builder: Any, name: str, *arguments: Any) -> Any:
+    """Calls LLVM's own function `name`, all of whose arguments and results are vectors."""
+    signature = ir.FunctionType(REAL, [REAL] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.v8f32"), arguments)
+
+
+def _chosen(builder: Any, left: Any, right: Any, lanes: list[int]) -> Any:
+    """The lanes with these numbers, those of `right` being numbered on from those of `left`."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+    return builder.shuffle_vector(left, right, mask)
+
+
+def _folded(builder: Any, left: Any, right: Any, width: int) -> Any:
+    """Adds the upper to the lower half of each run of `width` lanes; the runs of `left`, then those of `right`."""
+    starts = range(0, 2 * LANES, width)
+    lower = [start + lane for start in starts for lane in range(width // 2)]
+    return builder.fadd(
+        _chosen(builder, left, right, lower), _chosen(builder, left, right, [lane + width // 2 for lane in lower])
+    )
+
+
+@intrinsic
+def splat(typing: Any, value: Any) -> Any:
+    """`value` in every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = builder.insert_element(ir.Constant(REAL, ir.Undefined), arguments[0], ir.IntType(32)(0))
+        return _chosen(builder, first, first, [0] * LANES)
+
+    return VECTOR(types.float32), generate
+
+
+@intrinsic
+def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
+    """array[row, column : column + 8]"""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(_address(context, builder, signature.args[0], *arguments), align=4)
+
+    return VECTOR(array, types.intp, types.intp), generate
+
+
+@intrinsic
+def store(typing: Any, array: Any, row: Any, column: Any, vector: Any) -> Any:
+    """array[row, column : column + 8] = vector"""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[3], _address(context, builder, signature.args[0], *arguments[:3]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, VECTOR), generate
+
+
+@intrinsic
+def add_gap(typing: Any, total: Any, left: Any, right: Any) -> Any:
+    """total + |left - right|"""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, left, right = arguments
+        return builder.fadd(total, _call(builder, "fabs", builder.fsub(left, right)))
+
+    return VECTOR(VECTOR, VECTOR, VECTOR), generate
+
+
+@intrinsic
+def sign_of_gap(typing: Any, left: Any, right: Any) -> Any:
+    """1 where left > right, -1 where left < right, 0 where they are equal."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        more, less = (builder.sext(builder.fcmp_ordered(sign, *arguments), WHOLE) for sign in "><")  # 0 or -1
+        return builder.sitofp(builder.sub(less, more), REAL)
+
+    return VECTOR(VECTOR, VECTOR), generate
+
+
+@intrinsic
+def add_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
+    """total + left * right, fused where the processor can (no difference here: one factor is -1, 0 or 1)."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, left, right = arguments
+        return _call(builder, "fmuladd", left, right, total)
+
+    return VECTOR(VECTOR, VECTOR, VECTOR), generate
+
+
+@intrinsic
+def subtract_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
+    """total - left * right, likewise."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, left, right = arguments
+        return _call(builder, "fmuladd", builder.fneg(left), right, total)
+
+    return VECTOR(VECTOR, VECTOR, VECTOR), generate
+
+
+@intrinsic
+def sum_of_lanes(typing: Any, vector: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = arguments[0]
+        for width in (8, 4, 2):
+            vector = _folded(builder, vector, vector, width)
+        return builder.extract_element(vector, ir.IntType(32)(0))
+
+    return types.float32(VECTOR), generate
+
+
+@intrinsic
+def sums_of_lanes(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """The sum of lanes of each of eight vectors, in eight lanes; added in the order of `sum_of_lanes`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = list(arguments)
+        for width in (8, 4, 2):
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [_folded(builder, left, right, width) for left, right in pairs]
+        return vectors[0]
+
+    return VECTOR(*[VECTOR] * LANES), generate
+
+
+def _lanes_that(compare: Any) -> Any:
+    """An operation that counts the lanes of a vector which compare thus with a number."""
+
+    @intrinsic
+    def lanes(typing: Any, vector: Any, bound: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            flags = builder.bitcast(compare(builder, *arguments), ir.IntType(LANES))
+            return builder.zext(builder.ctpop(flags), ir.IntType(64))
+
+        return types.int64(VECTOR, VECTOR), generate
+
+    return lanes
+
+
+lanes_below = _lanes_that(lambda builder, vector, bound: builder.fcmp_ordered("<", vector, bound))
+lanes_equal = _lanes_that(lambda builder, vector, bound: builder.fcmp_ordered("==", vector, bound))
+lanes_in_doubt = _lanes_that(lambda builder, vector, bound: builder.fcmp_unordered("<", vector, bound))  # or a NaN
+
+# Distances
+
+
+@numba.njit(nogil=True, cache=True)
+def distance(queries: Floats, query: int, candidates: Floats, candidate: int) -> np.float32:
+    total = splat(np.float32(0))
+    for k in range(0, queries.shape[1], LANES):
+        total = add_gap(total, load(queries, query, k), load(candidates, candidate, k))
+    return sum_of_lanes(total)  # type: ignore[no-any-return]
+
+
+@numba.njit(nogil=True, cache=True)
+def eight_distances(queries: Floats, query: int, candidates: Floats, first: int) -> Any:
+    """The distances of a query to candidates first … first + 7: eight sums in registers, the query read once."""
+    a = b = c = d = e = f = g = h = splat(np.float32(0))
+    for k in range(0, queries.shape[1], LANES):
+        q = load(queries, query, k)
+        a = add_gap(a, q, load(candidates, first, k))
+        b = add_gap(b, q, load(candidates, first + 1, k))
+        c = add_gap(c, q, load(candidates, first + 2, k))
+        d = add_gap(d, q, load(candidates, first + 3, k))
+        e = add_gap(e, q, load(candidates, first + 4, k))
+        f = add_gap(f, q, load(candidates, first + 5, k))
+        g = add_gap(g, q, load(candidates, first + 6, k))
+        h = add_gap(h, q, load(candidates, first + 7, k))
+    return sums_of_lanes(a, b, c, d, e, f, g, h)
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_distances(
+    queries: Floats, candidates: Floats, distances: Floats, first: int, last: int, start: int, stop: int
+) -> None:
+    """Fills distances[first:last, start:stop] of (q, n)."""
+    eights = start + (stop - start) // LANES * LANES
+    for block in range(first, last, QUERIES):
+        end = min(block + QUERIES, last)
+        for j in range(start, eights, LANES):
+            for i in range(block, end):
+                store(distances, i, j, eight_distances(queries, i, candidates, j))
+        for j in range(eights, stop):
+            for i in range(block, end):
+                distances[i, j] = distance(queries, i, candidates, j)
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_pairs(
+    queries: Floats, candidates: Floats, rows: Numbers, others: Numbers, distances: Floats, start: int, stop: int
+) -> None:
+    """Fills distances[start:stop], that of pair p being between queries[rows[p]] and candidates[others[p]]."""
+    for pair in range(start, stop):
+        distances[pair] = distance(queries, rows[pair], candidates, others[pair])
+
+
+@numba.njit(nogil=True, cache=True)
+def count_distances(
+    queries: Floats, candidates: Floats, bounds: Floats, below: Numbers, equal: Numbers, start: int, stop: int
+) -> None:
+    """Adds to below[i] and equal[i] how many of candidates[start:stop] are nearer to, or as far from, query i as
+    bounds[i]; a NaN is neither."""
+    eights = start + (stop - start) // LANES * LANES
+    for block in range(0, len(queries), QUERIES):
+        end = min(block + QUERIES, len(queries))
+        for j in range(start, eights, LANES):
+            for i in range(block, end):
+                eight, bound = eight_distances(queries, i, candidates, j), splat(bounds[i])
+                below[i] += lanes_below(eight, bound)
+                equal[i] += lanes_equal(eight, bound)
+        for j in range(eights, stop):
+            for i in range(block, end):
+                one = distance(queries, i, candidates, j)
+                below[i] += one < bounds[i]
+                equal[i] += one == bounds[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def keep_nearest(queries: Floats, candidates: Floats, heaps: Numbers, row: int, start: int, stop: int) -> None:
+    """Keeps in heaps[i] the k least keys that query i has met, the greatest of them at the root. The key of a candidate
+    is its distance's bits, then its row (that in `candidates` plus `row`): keys sort by distance, NaN last, then row.
+    To be called with rising rows: of equally far candidates the later one never enters."""
+    scratch = np.empty((1, LANES), np.float32)
+    bits = scratch.view(np.int32)
+    for block in range(0, len(queries), QUERIES):
+        end = min(block + QUERIES, len(queries))
+        for j in range(start, stop, LANES):
+            lanes = min(LANES, stop - j)
+            for i in range(block, end):
+                heap = heaps[i]
+                if lanes == LANES:
+                    eight, worst = eight_distances(queries, i, candidates, j), np.int32(heap[0] >> 32)
+                    if lanes_in_doubt(eight, splat(worst.view(np.float32))) == 0:
+                        continue
+                    store(scratch, 0, 0, eight)
+                else:
+                    for lane in range(lanes):
+                        scratch[0, lane] = distance(queries, i, candidates, j + lane)
+                for lane in range(lanes):
+                    key = (np.int64(bits[0, lane] & 0x7FFFFFFF) << 32) | (row + j + lane)
+                    if key < heap[0]:
+                        replace_root(heap, key)
+
+
+@numba.njit(nogil=True, cache=True)
+def replace_root(heap: Numbers, key: int) -> None:
+    place = 0
+    while 2 * place + 1 < len(heap):
+        child = 2 * place + 1
+        if child + 1 < len(heap) and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= key:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = key
+
+
+# Gradients
+
+
+@numba.njit(nogil=True, cache=True)
+def add_gradients(
+    queries: Floats, candidates: Floats, upstream: Floats, of_queries: Floats, of_candidates: Floats, start: int, stop: int
+) -> None:
+    """Adds the gradients of slices start … stop - 1 of the dimensions; all but `upstream` (q, n) are (d / 8, rows, 8).
+
+    Both gradients take the same signs, in one pass. A thread owns whole slices, so the order of every sum is fixed.
+    """
+    rows, columns = upstream.shape
+    fours = rows // 4 * 4
+    for first in range(0, columns, CANDIDATES):
+        last = min(first + CANDIDATES, columns)
+        for k in range(start, stop):
+            for i in range(0, fours, 4):
+                add_four_rows(queries[k], candidates[k], upstream, of_queries[k], of_candidates[k], i, first, last)
+            for i in range(fours, rows):
+                add_one_row(queries[k], candidates[k], upstream, of_queries[k], of_candidates[k], i, first, last)
+
+
+@numba.njit(nogil=True, cache=True)
+def add_four_rows(
+    queries: Floats, candidates: Floats, upstream: Floats, of_q: Floats, of_c: Floats, i: int, first: int, last: int
+) -> None:
+    q0, q1, q2, q3 = load(queries, i, 0), load(queries, i + 1, 0), load(queries, i + 2, 0), load(queries, i + 3, 0)
+    t0, t1, t2, t3 = load(of_q, i, 0), load(of_q, i + 1, 0), load(of_q, i + 2, 0), load(of_q, i + 3, 0)
+    for j in range(first, last):
+        c, total = load(candidates, j, 0), load(of_c, j, 0)
+        g0, g1 = splat(upstream[i, j]), splat(upstream[i + 1, j])
+        g2, g3 = splat(upstream[i + 2, j]), splat(upstream[i + 3, j])
+        s0, s1, s2, s3 = sign_of_gap(q0, c), sign_of_gap(q1, c), sign_of_gap(q2, c), sign_of_gap(q3, c)
+        t0, total = add_product(t0, g0, s0), subtract_product(total, g0, s0)
+        t1, total = add_product(t1, g1, s1), subtract_product(total, g1, s1)
+        t2, total = add_product(t2, g2, s2), subtract_product(total, g2, s2)
+        t3, total = add_product(t3, g3, s3), subtract_product(total, g3, s3)
+        store(of_c, j, 0, total)
+    store(of_q, i, 0, t0)
+    store(of_q, i + 1, 0, t1)
+    store(of_q, i + 2, 0, t2)
+    store(of_q, i + 3, 0, t3)
+
+
+@numba.njit(nogil=True, cache=True)
+def add_one_row(
+    queries: Floats, candidates: Floats, upstream: Floats, of_q: Floats, of_c: Floats, i: int, first: int, last: int
+) -> None:
+    q, total_q = load(queries, i, 0), load(of_q, i, 0)
+    for j in range(first, last):
+        g, sign = splat(upstream[i, j]), sign_of_gap(q, load(candidates, j, 0))
+        total_q = add_product(total_q, g, sign)
+        store(of_c, j, 0, subtract_product(load(of_c, j, 0), g, sign))
+    store(of_q, i, 0, total_q)

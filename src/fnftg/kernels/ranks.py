@@ -1,0 +1,173 @@
+"""Ranks and nearest candidates without ever holding a distance for every query and candidate.
+
+The rule for NaN, in one sentence: a candidate whose distance is NaN is worse than every number, and a true answer whose
+distance is NaN is worse than every candidate. So a NaN never makes a hit, and a model that returns only NaN gets the
+worst rank everywhere.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fnftg.kernels.l1 import rows_of_lanes
+from fnftg.kernels.loops import LANES, NO_KEY, Floats, Numbers, count_distances, fill_pairs, keep_nearest
+from fnftg.kernels.threads import LEAST_WORK, in_parallel
+
+Rows = npt.NDArray[Any] | Tensor
+MEMORY = 1 << 28  # bytes of candidates that are held at a time
+
+
+def count_ranks(
+    queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY
+) -> tuple[Numbers, Numbers]:
+    """For each query, how many candidates are nearer than its true answer, and how many exactly as far: (q,), (q,).
+
+    All candidates count, the true answer included where it is one of them; subtract `count_known` for filtered ranks.
+    """
+    (asked, found), bounds = _ready(queries, candidates), _bounds(true_distances)  # (q, d), (n, d), (q,)
+    better, equal = np.zeros(len(asked), np.int64), np.zeros(len(asked), np.int64)
+    adding = Lock()
+    for _, block in _blocks(found, memory):
+
+        def some_candidates(start: int, stop: int, block: Floats = block) -> None:
+            below, same = np.zeros_like(better), np.zeros_like(equal)
+            count_distances(asked, block, bounds, below, same, start, stop)
+            with adding:
+                np.add(better, below, out=better)
+                np.add(equal, same, out=equal)
+
+        in_parallel(some_candidates, len(block), asked.size)
+    better[np.isnan(bounds)] = len(found)
+    return better, equal
+
+
+def count_known(
+    queries: Rows, candidates: Rows, true_distances: Rows, offsets: Numbers, known: npt.NDArray[np.integer[Any]]
+) -> tuple[Numbers, Numbers]:
+    """What `count_ranks` counted among the candidates that are known answers: those of query i are the rows
+    known[offsets[i] : offsets[i + 1]]."""
+    bounds = _bounds(true_distances)
+    rows = np.repeat(np.arange(len(bounds)), np.diff(offsets))  # (pairs,)
+    distances, bound = l1_pairs(queries, candidates, rows, known), bounds[rows]
+    better, equal = (distances < bound) | np.isnan(bound), distances == bound
+    return np.bincount(rows[better], minlength=len(bounds)), np.bincount(rows[equal], minlength=len(bounds))
+
+
+def l1_pairs(
+    queries: Rows,
+    candidates: Rows,
+    query_rows: npt.NDArray[np.integer[Any]],
+    candidate_rows: npt.NDArray[np.integer[Any]],
+    memory: int = MEMORY,
+) -> Floats:
+    """‖queries[query_rows[p]] - candidates[candidate_rows[p]]‖₁ as (pairs,), bit by bit what the other functions
+    compute for the same two vectors."""
+    asked, found = _ready(queries, candidates)
+    rows, others = _row_numbers(query_rows, len(asked)), _row_numbers(candidate_rows, len(found))
+    if len(rows) != len(others):
+        raise ValueError(f"Pairs need as many query rows as candidate rows, not {len(rows):,} and {len(others):,}.")
+    distances = np.empty(len(rows), np.float32)
+    in_place = found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0
+    step = len(rows) if in_place else max(memory // (4 * max(asked.shape[1], 1)), 1)
+    for first in range(0, len(rows), max(step, 1)):
+        part = slice(first, first + step)
+        own, other, result = rows[part], others[part], distances[part]
+        if in_place:
+            block = rows_of_lanes(found)
+        else:  # only the rows that are asked for are made ready
+            block, other = rows_of_lanes(found[other]), _row_numbers(np.arange(len(other)), len(other))
+
+        def some_pairs(
+            start: int, stop: int, b: Floats = block, i: Numbers = own, j: Numbers = other, r: Floats = result
+        ) -> None:
+            fill_pairs(asked, b, i, j, r, start, stop)
+
+        in_parallel(some_pairs, len(own), 4 * asked.shape[1])
+    return distances
+
+
+def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tuple[Floats, Numbers]:
+    """The distances of the k nearest candidates of each query and their rows, (q, k) each: nearest first, equally far
+    ones by row, NaN last. Where there are fewer than k candidates, all of them."""
+    asked, found = _ready(queries, candidates)
+    if k < 0:
+        raise ValueError(f"The number of nearest candidates cannot be {k}.")
+    if len(found) >= 1 << 31:
+        raise ValueError(f"{len(found):,} candidates are more than the 2³¹ that have a row number here.")
+    k = min(k, len(found))
+    if k == 0 or len(asked) == 0:
+        return np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
+    parts = min(max(torch.get_num_threads(), 1), -(-asked.size * len(found) // LEAST_WORK), len(found))
+    heaps = np.full((parts, len(asked), k), NO_KEY, np.int64)  # one part of each block belongs to one heap
+    for first, block in _blocks(found, memory):
+        edges = np.arange(parts + 1) * len(block) // parts
+
+        def some_parts(
+            start: int, stop: int, block: Floats = block, first: int = first, edges: Numbers = edges
+        ) -> None:
+            for part in range(start, stop):
+                keep_nearest(asked, block, heaps[part], first, edges[part], edges[part + 1])
+
+        in_parallel(some_parts, parts, LEAST_WORK)
+    keys = np.sort(heaps.swapaxes(0, 1).reshape(len(asked), parts * k), axis=1)[:, :k]  # (q, k)
+    return (keys >> 32).astype(np.int32).view(np.float32), keys & 0xFFFFFFFF
+
+
+def _ready(queries: Rows, candidates: Rows) -> tuple[Floats, npt.NDArray[Any]]:
+    """The queries as the compiled loops need them, and the candidates as they are: blocks of them follow later."""
+    asked, found = _array(queries), _array(candidates)
+    if asked.ndim != 2 or found.ndim != 2 or asked.shape[1] != found.shape[1]:
+        raise ValueError(f"L1 distances need (q, d) queries and (n, d) candidates, not {asked.shape} and {found.shape}.")
+    return rows_of_lanes(asked), found
+
+
+def _array(rows: Rows) -> npt.NDArray[Any]:
+    if not isinstance(rows, Tensor):
+        return rows
+    return rows.detach().to("cpu", torch.promote_types(rows.dtype, torch.float32)).numpy()
+
+
+def _bounds(true_distances: Rows) -> Floats:
+    bounds = np.array(_array(true_distances), np.float32)
+    bounds.flags.writeable = False
+    return bounds
+
+
+def _row_numbers(rows: npt.NDArray[np.integer[Any]], size: int) -> Numbers:
+    """The rows as int64, all below `size`: the compiled loops do not look."""
+    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
+        raise IndexError(f"Rows {int(rows.min()):,} to {int(rows.max()):,} are not all among the {size:,} there are.")
+    numbers = np.array(rows, np.int64)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def _blocks(candidates: npt.NDArray[Any], memory: int) -> Iterator[tuple[int, Floats]]:
+    """The candidates in blocks of at most `memory` bytes, each with the row it begins at."""
+    step = max(memory // (4 * max(candidates.shape[1], 1)), 1)
+    for first in range(0, len(candidates), step):
+        block = candidates[first : first + step]
+        yield first, rows_of_lanes(block)
+        _forget(block)
+
+
+def _forget(block: npt.NDArray[Any]) -> None:
+    """Lets go of the pages of a read-only file mapping; they would stay resident beyond the memory that was granted."""
+    mapped = block
+    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+        mapped = mapped.base
+    if not isinstance(mapped, np.memmap) or mapped.mode != "r" or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    pages: mmap.mmap = mapped._mmap
+    start = block.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first, last = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (start, start + block.nbytes))
+    if first < last:
+        pages.madvise(mmap.MADV_DONTNEED, first, last - first)

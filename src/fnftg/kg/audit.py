@@ -1,0 +1,90 @@
+"""Which triples of a split the rest of the graph gives away.
+
+A model that may look at the edges around a query finds many answers without predicting anything: the reverse of the
+triple, or another edge between the same two entities, is often in plain sight. The audit counts these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from fnftg.kg.blocks import split_rank
+from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.statistics import Entities, entities_of
+
+TRIPLE = ["head", "relation", "tail"]
+Visible = Literal["own-split", "cumulative"]
+
+
+def audit(graph: KnowledgeGraph, visible: Visible = "cumulative") -> dict[str, Any]:
+    """The audit of each split against the visible triples: its own, or also those of all splits before it."""
+    ordered = sorted(graph.splits, key=split_rank)
+    train = entities_of(graph.triples("train"))
+    result = {}
+    for place, split in enumerate(ordered):
+        before = ordered[:place] if visible == "cumulative" else []
+        edges = np.concatenate([graph.splits[name] for name in [*before, split]])
+        candidates = entities_of(np.concatenate([graph.splits[name] for name in ordered[: place + 1]]))
+        result[split] = audit_split(graph, split, edges, candidates, train)
+    return result
+
+
+def audit_split(
+    graph: KnowledgeGraph, split: str, visible: Triples, candidates: Entities, train: Entities
+) -> dict[str, Any]:
+    triples = graph.splits[split]
+    facts = given_away(triples, visible)
+    by_relation = facts.group_by("relation").agg(
+        pl.len().alias("triples"), pl.col("reverse", "other_edge", "repeated").sum()
+    )
+    new_ends = np.isin(triples[:, [0, 2]], train, invert=True).sum(axis=1)  # (n,): 0, 1 or 2
+    degrees = np.bincount(np.concatenate([visible[:, 0], visible[visible[:, 0] != visible[:, 2], 2]]))
+    alone = int((degrees[triples[:, [0, 2]]] == 1).sum())
+    return {
+        "triples": len(triples),
+        "reverse": int(facts["reverse"].sum()),
+        "other_edge": int(facts["other_edge"].sum()),
+        "repeated": int(facts["repeated"].sum()),
+        "ends_new": {str(count): int((new_ends == count).sum()) for count in (0, 1, 2)},
+        "candidates": len(candidates),
+        "candidates_without_edge": len(np.setdiff1d(candidates, visible[:, [0, 2]])),
+        "ends_without_edge_when_target_hidden": alone,
+        "relations": [
+            {**row, "relation": graph.relations.ids[row["relation"]]}
+            for row in by_relation.sort("triples", "relation", descending=[True, False]).to_dicts()
+        ],
+    }
+
+
+def given_away(triples: Triples, visible: Triples) -> pl.DataFrame:
+    """For each triple whether its reverse (a self-loop has none), any other edge between its two entities, or the very
+    triple once more (in an earlier split) is visible."""
+    edges = _frame(visible)
+    distinct = edges.unique(TRIPLE)
+    per_pair = _with_pair(distinct).group_by("low", "high").agg(pl.len().alias("between"))
+    copies = edges.group_by(TRIPLE).agg(pl.len().alias("copies")).filter(pl.col("copies") > 1)
+    reverses = distinct.select(head="tail", relation="relation", tail="head").with_columns(reverse=pl.lit(True))
+    return (
+        _with_pair(_frame(triples))
+        .join(per_pair, on=["low", "high"], how="left", maintain_order="left")
+        .join(reverses, on=TRIPLE, how="left", maintain_order="left")
+        .join(copies, on=TRIPLE, how="left", maintain_order="left")
+        .select(
+            "relation",
+            reverse=pl.col("reverse").fill_null(False) & (pl.col("head") != pl.col("tail")),
+            other_edge=pl.col("between") > 1,
+            repeated=pl.col("copies").is_not_null(),
+        )
+    )
+
+
+def _frame(triples: Triples) -> pl.DataFrame:
+    return pl.DataFrame({name: triples[:, column] for column, name in enumerate(TRIPLE)})
+
+
+def _with_pair(frame: pl.DataFrame) -> pl.DataFrame:
+    """The two ends of each edge in ascending order, which its direction does not change."""
+    return frame.with_columns(low=pl.min_horizontal("head", "tail"), high=pl.max_horizontal("head", "tail"))

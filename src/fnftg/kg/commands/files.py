@@ -1,0 +1,102 @@
+"""`fnftg import` and `fnftg export`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_json, print_table
+from fnftg.kg.commands.arguments import add_graph, add_json, add_output, examples
+from fnftg.kg.exporting import export_graph
+from fnftg.kg.formats import FORMATS, RdfOptions, ReadOptions, TableOptions
+from fnftg.kg.importing import import_graph
+from fnftg.kg.opening import open_graph
+
+FORMAT_HELP = "; ".join(f"{name}: {format.description}" for name, format in FORMATS.items())
+
+
+def import_source(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg import WN18RR_IND/ -o wn18rr            # BLP's folder layout",
+        "fnftg import triples.csv --head subject --relation predicate --tail object \\",
+        "    --entities people.csv --id qid --text description -o people",
+        "fnftg import dump.nt.zst --language de -o dump",
+    )
+    parser.add_argument(
+        "source", metavar="SOURCE", type=Path, help="a file or a folder; .gz and .zst are read directly"
+    )
+    add_output(parser, "STORE", "the folder to make")
+    parser.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=f"instead of detecting it: {FORMAT_HELP}")
+    parser.add_argument("--strict", action="store_true", help="a missing text is an error, not filled from the id")
+    parser.add_argument("--keep-isolated", action="store_true", help="keep entities that have a text but no triple")
+    add_json(parser)
+    tables = parser.add_argument_group(
+        "tables", "Columns by name or by number from 1; found by their usual names if not given."
+    )
+    tables.add_argument("--head", metavar="COLUMN", help="of the triples (default: head, else the first)")
+    tables.add_argument("--relation", metavar="COLUMN", help="of the triples (default: relation, else the second)")
+    tables.add_argument("--tail", metavar="COLUMN", help="of the triples (default: tail, else the third)")
+    tables.add_argument(
+        "--split", metavar="COLUMN", help="of the triples: train, val, test (default: split, if present)"
+    )
+    tables.add_argument("--entities", metavar="FILE", type=Path, help="a table of entity texts")
+    tables.add_argument("--relations", metavar="FILE", type=Path, help="a table of relation texts")
+    tables.add_argument("--id", metavar="COLUMN", help="of the texts (default: id, else the first)")
+    tables.add_argument("--text", metavar="COLUMN", help="of the texts (default: text, else the second)")
+    tables.add_argument("--name", metavar="COLUMN", help="of the texts: a short name (default: name, if present)")
+    rdf = parser.add_argument_group(
+        "RDF", "Which literals are texts; both predicate options can be given several times."
+    )
+    defaults = RdfOptions()
+    rdf.add_argument(
+        "--name-predicate", metavar="IRI", action="append", help=f"default: {', '.join(defaults.name_predicates)}"
+    )
+    rdf.add_argument(
+        "--description-predicate",
+        metavar="IRI",
+        action="append",
+        help=f"default: {', '.join(defaults.description_predicates)}",
+    )
+    rdf.add_argument("--language", default=defaults.language, metavar="TAG", help="preferred (default: %(default)s)")
+    chosen = parser.parse_args(arguments)
+    options = ReadOptions(
+        TableOptions(
+            chosen.head, chosen.relation, chosen.tail, chosen.split,
+            chosen.entities, chosen.relations, chosen.id, chosen.text, chosen.name,
+        ),
+        RdfOptions(
+            tuple(chosen.name_predicate or defaults.name_predicates),
+            tuple(chosen.description_predicate or defaults.description_predicates),
+            chosen.language,
+        ),
+    )  # fmt: skip
+    graph = import_graph(
+        chosen.source, chosen.output, chosen.format, options, chosen.strict, chosen.keep_isolated, chosen.force
+    )
+    print_json(dict(graph.report)) if chosen.json else print_report(graph.report, chosen.output)
+
+
+def print_report(report: Mapping[str, Any], store: Path) -> None:
+    """What was found, and what was left out and why."""
+    rows: list[tuple[str, int]] = [("entities", report["entities"]), ("relations", report["relations"])]
+    rows += [(f"triples in {split}", count) for split, count in report["triples"].items()]
+    rows += [("self-loops among them, kept", report["self_loops"])]
+    rows += [
+        (f"{kind} without text: the id's readable part taken", count) for kind, count in report["filled_texts"].items()
+    ]
+    rows += [(f"left out: {reason}", count) for reason, count in report["left_out"].items()]
+    print_table(f"{report['source']} ({report['format']}) → {store}", ["", "count"], rows)
+
+
+def export_store(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg export wn18rr --format ttl -o wn18rr-rdf",
+        "fnftg export wordnet-animals --format csv -o animals-csv",
+    )
+    add_graph(parser)
+    add_output(parser, "FOLDER", "the folder to make")
+    parser.add_argument("--format", choices=FORMATS, metavar="FORMAT", required=True, help=FORMAT_HELP)
+    chosen = parser.parse_args(arguments)
+    export_graph(open_graph(chosen.graph), chosen.output, chosen.format, chosen.force)

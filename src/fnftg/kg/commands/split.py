@@ -1,0 +1,95 @@
+"""`fnftg split inductive|fir|support`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fnftg.console import print_json, say
+from fnftg.errors import FnftgError, shortened
+from fnftg.kg.commands.arguments import add_graph, add_json, add_output, examples
+from fnftg.kg.commands.look import print_statistics
+from fnftg.kg.formats.delimited import parse
+from fnftg.kg.formats.lines import line_blocks
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.opening import open_graph
+from fnftg.kg.splits.fir import fir_split
+from fnftg.kg.splits.inductive import inductive_split
+from fnftg.kg.splits.support import support_split
+from fnftg.kg.statistics import statistics
+from fnftg.kg.strings import as_series
+
+
+def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg split inductive people -o people-ind --val 0.05 --test 0.1",
+        "fnftg split inductive people -o people-ind --types types.tsv --seed 7",
+    )
+    _add_common(parser)
+    parser.add_argument("--val", type=float, default=0.1, help="share of the entities (default: %(default)s)")
+    parser.add_argument("--test", type=float, default=0.1, help="share of the entities (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--min-edges", type=int, default=100, help="that each relation keeps in train (default: %(default)s)"
+    )
+    parser.add_argument("--types", metavar="FILE", type=Path, help="entity, tab, type: keep the types' proportions")
+    chosen = parser.parse_args(arguments)
+    graph = open_graph(chosen.graph)
+    types = read_types(graph, chosen.types) if chosen.types else None
+    split = inductive_split(graph, chosen.val, chosen.test, chosen.seed, chosen.min_edges, types)
+    recipe = split.report["recipes"][-1]
+    if recipe["held_back"] < recipe["asked"]:
+        say(
+            f"Only {recipe['held_back']:,} of {recipe['asked']:,} entities could be held back without leaving another one "
+            "alone or a relation with too few edges (--min-edges)."
+        )
+    _save(split, chosen)
+
+
+def fir(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples("fnftg split fir wn18rr -o wn18rr-fir", "fnftg split fir wn18rr -o wn18rr-fir --cross")
+    _add_common(parser)
+    parser.add_argument("--share", type=float, default=0.1, help="of train's triples to remove (default: %(default)s)")
+    parser.add_argument("--cross", action="store_true", help="also remove the relation that crosses the share")
+    chosen = parser.parse_args(arguments)
+    _save(fir_split(open_graph(chosen.graph), chosen.share, chosen.cross), chosen)
+
+
+def support(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples("fnftg split support wn18rr -o wn18rr-support --share 0.3")
+    _add_common(parser)
+    parser.add_argument(
+        "--share", type=float, default=0.5, help="of a new entity's edges to show (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    chosen = parser.parse_args(arguments)
+    _save(support_split(open_graph(chosen.graph), chosen.share, chosen.seed), chosen)
+
+
+def read_types(graph: KnowledgeGraph, path: Path) -> npt.NDArray[np.int32]:
+    """The type of each entity, the first one named; entities without a line share a type of their own."""
+    lines = pl.concat(
+        parse(block, "\t", width=2, needed=[0, 1]).with_columns(place=pl.lit(block.place))
+        for block in line_blocks(path)
+    )
+    entities = as_series(graph.entities.ids).alias("0").to_frame()
+    if len(unknown := lines.join(entities, on="0", how="anti")):
+        id_, _, place = unknown.row(0)
+        raise FnftgError(f"{place} or below: the graph has no entity {shortened(id_)}; remove the line.")
+    types = entities.join(lines.unique("0", keep="first"), on="0", how="left", maintain_order="left")["1"]
+    return types.rank("dense").fill_null(0).cast(pl.Int32).to_numpy()
+
+
+def _add_common(parser: ArgumentParser) -> None:
+    add_graph(parser)
+    add_output(parser, "STORE", "the folder to make")
+    add_json(parser)
+
+
+def _save(graph: KnowledgeGraph, chosen: Namespace) -> None:
+    found = statistics(graph.save(chosen.output, chosen.force))
+    print_json(found) if chosen.json else print_statistics(str(chosen.output), found)

