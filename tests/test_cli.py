@@ -91,9 +91,13 @@ def test_commands_make_what_they_say(family_folder: Path, tmp_path: Path, capsys
     assert main(["audit", "wordnet-animals", "--visible", "own-split"]) == 0
 
 
+def readme() -> str:
+    return (ROOT / "README.md").read_text()
+
+
 def readme_commands() -> list[str]:
     """The lines of the README's shell blocks, continued ones joined."""
-    blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", readme(), re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [line.split("  #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
 
@@ -110,6 +114,13 @@ def test_commands_of_the_readme_run_as_written(tmp_path: Path) -> None:
         arguments = [sys.executable, "-m", "fnftg", *shlex.split(command)[1:]]
         result = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
         assert result.returncode == 0, f"{command}\n{result.stderr}"
+    audit = subprocess.run([sys.executable, "-m", "fnftg", "audit", "wordnet-animals"], capture_output=True, text=True)
+    printed = re.sub(" +", " ", audit.stdout)
+    for shown in re.findall(r"```text\n(wordnet-animals: what.*?)```", readme(), re.DOTALL):
+        for line in shown.splitlines()[4:]:
+            assert re.sub(" +", " ", line) in printed
+    for program in re.findall(r"```python\n(.*?)```", readme(), re.DOTALL):
+        subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
 
 
 def test_set_up_of_the_readme_is_what_ci_runs() -> None:

@@ -39,7 +39,7 @@ class L1Distances(torch.autograd.Function):
         return torch.from_numpy(distances(queries.detach().numpy(), candidates.detach().numpy()))
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None]:
         queries, candidates = ctx.saved_tensors
         # The sign of a NaN, which torch.cdist gives as NaN, is left to torch.
@@ -84,7 +84,7 @@ def distances(queries: npt.NDArray[Any], candidates: npt.NDArray[Any]) -> Floats
 
 
 def gradients(queries: Tensor, candidates: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
-    """With s_ij = sign(queries[i] - candidates[j]): Σ_j upstream_ij s_ij as (q, d) and -Σ_i upstream_ij s_ij as (n, d)."""
+    """Σ_j g_ij s_ij as (q, d) and -Σ_i g_ij s_ij as (n, d), where g is `upstream` and s_ij the sign of q_i - c_j."""
     left, right = _slices(queries), _slices(candidates)  # (d / 8, q, 8), (d / 8, n, 8)
     weights = upstream.detach().contiguous().numpy()  # (q, n)
     weights.flags.writeable = False

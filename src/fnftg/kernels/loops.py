@@ -24,16 +24,18 @@ Numbers = npt.NDArray[np.int64]
 
 LANES = 8  # of one AVX register, or of two NEON registers
 QUERIES = 128  # rows that stay in the second-level cache while the candidates pass
-CANDIDATES = 256  # slices of eight lanes that stay, with their gradients, in the first-level cache
+CANDIDATES = 512  # slices of eight lanes that stay, with their gradients, in the first-level cache
 NO_KEY = np.iinfo(np.int64).max
 
 # Vectors: numba has none, so each operation below writes one or two lines of LLVM's portable vector code.
 
+get_item_pointer: Any = cgutils.get_item_pointer
+get_or_insert_function: Any = cgutils.get_or_insert_function
 REAL = ir.VectorType(ir.FloatType(), LANES)
 WHOLE = ir.VectorType(ir.IntType(32), LANES)
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """Eight float32 lanes, held in a register."""
 
     def __init__(self) -> None:
@@ -44,21 +46,26 @@ VECTOR = Vector()
 
 
 @register_model(Vector)
-class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, front_end_type: Any) -> None:
-        super().__init__(manager, front_end_type, REAL)
+        super().__init__(manager, front_end_type, REAL)  # type: ignore[no-untyped-call]
+
+
+def operation(definition: Any) -> Any:
+    """Makes a function that compiled code can call from one that says how LLVM does it."""
+    return intrinsic(definition)
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, row: Any, column: Any) -> Any:
     struct = context.make_array(array_type)(context, builder, array)
-    item = cgutils.get_item_pointer(context, builder, array_type, struct, [row, column], wraparound=False)
+    item = get_item_pointer(context, builder, array_type, struct, [row, column], wraparound=False)
     return builder.bitcast(item, REAL.as_pointer())
 
 
 def _call(builder: Any, name: str, *arguments: Any) -> Any:
     """Calls LLVM's own function `name`, all of whose arguments and results are vectors."""
     signature = ir.FunctionType(REAL, [REAL] * len(arguments))
-    return builder.call(cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.v8f32"), arguments)
+    return builder.call(get_or_insert_function(builder.module, signature, f"llvm.{name}.v8f32"), arguments)
 
 
 def _chosen(builder: Any, left: Any, right: Any, lanes: list[int]) -> Any:
@@ -76,7 +83,7 @@ def _folded(builder: Any, left: Any, right: Any, width: int) -> Any:
     )
 
 
-@intrinsic
+@operation
 def splat(typing: Any, value: Any) -> Any:
     """`value` in every lane."""
 
@@ -87,7 +94,7 @@ def splat(typing: Any, value: Any) -> Any:
     return VECTOR(types.float32), generate
 
 
-@intrinsic
+@operation
 def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
     """array[row, column : column + 8]"""
 
@@ -97,7 +104,7 @@ def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
     return VECTOR(array, types.intp, types.intp), generate
 
 
-@intrinsic
+@operation
 def store(typing: Any, array: Any, row: Any, column: Any, vector: Any) -> Any:
     """array[row, column : column + 8] = vector"""
 
@@ -108,7 +115,7 @@ def store(typing: Any, array: Any, row: Any, column: Any, vector: Any) -> Any:
     return types.void(array, types.intp, types.intp, VECTOR), generate
 
 
-@intrinsic
+@operation
 def add_gap(typing: Any, total: Any, left: Any, right: Any) -> Any:
     """total + |left - right|"""
 
@@ -119,7 +126,7 @@ def add_gap(typing: Any, total: Any, left: Any, right: Any) -> Any:
     return VECTOR(VECTOR, VECTOR, VECTOR), generate
 
 
-@intrinsic
+@operation
 def sign_of_gap(typing: Any, left: Any, right: Any) -> Any:
     """1 where left > right, -1 where left < right, 0 where they are equal."""
 
@@ -130,7 +137,7 @@ def sign_of_gap(typing: Any, left: Any, right: Any) -> Any:
     return VECTOR(VECTOR, VECTOR), generate
 
 
-@intrinsic
+@operation
 def add_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
     """total + left * right, fused where the processor can (no difference here: one factor is -1, 0 or 1)."""
 
@@ -141,7 +148,7 @@ def add_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
     return VECTOR(VECTOR, VECTOR, VECTOR), generate
 
 
-@intrinsic
+@operation
 def subtract_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
     """total - left * right, likewise."""
 
@@ -152,7 +159,7 @@ def subtract_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
     return VECTOR(VECTOR, VECTOR, VECTOR), generate
 
 
-@intrinsic
+@operation
 def sum_of_lanes(typing: Any, vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = arguments[0]
@@ -163,7 +170,7 @@ def sum_of_lanes(typing: Any, vector: Any) -> Any:
     return types.float32(VECTOR), generate
 
 
-@intrinsic
+@operation
 def sums_of_lanes(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
     """The sum of lanes of each of eight vectors, in eight lanes; added in the order of `sum_of_lanes`."""
 
@@ -180,7 +187,7 @@ def sums_of_lanes(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g
 def _lanes_that(compare: Any) -> Any:
     """An operation that counts the lanes of a vector which compare thus with a number."""
 
-    @intrinsic
+    @operation
     def lanes(typing: Any, vector: Any, bound: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             flags = builder.bitcast(compare(builder, *arguments), ir.IntType(LANES))
@@ -297,7 +304,7 @@ def keep_nearest(queries: Floats, candidates: Floats, heaps: Numbers, row: int, 
 
 
 @numba.njit(nogil=True, cache=True)
-def replace_root(heap: Numbers, key: int) -> None:
+def replace_root(heap: Numbers, key: np.int64) -> None:
     place = 0
     while 2 * place + 1 < len(heap):
         child = 2 * place + 1
@@ -315,7 +322,13 @@ def replace_root(heap: Numbers, key: int) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def add_gradients(
-    queries: Floats, candidates: Floats, upstream: Floats, of_queries: Floats, of_candidates: Floats, start: int, stop: int
+    queries: Floats,
+    candidates: Floats,
+    upstream: Floats,
+    of_queries: Floats,
+    of_candidates: Floats,
+    start: int,
+    stop: int,
 ) -> None:
     """Adds the gradients of slices start … stop - 1 of the dimensions; all but `upstream` (q, n) are (d / 8, rows, 8).
 

@@ -25,9 +25,7 @@ Rows = npt.NDArray[Any] | Tensor
 MEMORY = 1 << 28  # bytes of candidates that are held at a time
 
 
-def count_ranks(
-    queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY
-) -> tuple[Numbers, Numbers]:
+def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY) -> tuple[Numbers, Numbers]:
     """For each query, how many candidates are nearer than its true answer, and how many exactly as far: (q,), (q,).
 
     All candidates count, the true answer included where it is one of them; subtract `count_known` for filtered ranks.
@@ -125,7 +123,9 @@ def _ready(queries: Rows, candidates: Rows) -> tuple[Floats, npt.NDArray[Any]]:
     """The queries as the compiled loops need them, and the candidates as they are: blocks of them follow later."""
     asked, found = _array(queries), _array(candidates)
     if asked.ndim != 2 or found.ndim != 2 or asked.shape[1] != found.shape[1]:
-        raise ValueError(f"L1 distances need (q, d) queries and (n, d) candidates, not {asked.shape} and {found.shape}.")
+        raise ValueError(
+            f"L1 distances need (q, d) queries and (n, d) candidates, not {asked.shape} and {found.shape}."
+        )
     return rows_of_lanes(asked), found
 
 
@@ -161,12 +161,12 @@ def _blocks(candidates: npt.NDArray[Any], memory: int) -> Iterator[tuple[int, Fl
 
 def _forget(block: npt.NDArray[Any]) -> None:
     """Lets go of the pages of a read-only file mapping; they would stay resident beyond the memory that was granted."""
-    mapped = block
+    mapped: Any = block
     while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
         mapped = mapped.base
     if not isinstance(mapped, np.memmap) or mapped.mode != "r" or not hasattr(mmap, "MADV_DONTNEED"):
         return
-    pages: mmap.mmap = mapped._mmap
+    pages: mmap.mmap = getattr(mapped, "_mmap")  # noqa: B009 (numpy's stubs do not know it)
     start = block.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
     first, last = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (start, start + block.nbytes))
     if first < last:

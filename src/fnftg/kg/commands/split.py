@@ -44,8 +44,8 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
     recipe = split.report["recipes"][-1]
     if recipe["held_back"] < recipe["asked"]:
         say(
-            f"Only {recipe['held_back']:,} of {recipe['asked']:,} entities could be held back without leaving another one "
-            "alone or a relation with too few edges (--min-edges)."
+            f"Only {recipe['held_back']:,} of {recipe['asked']:,} entities could be held back without leaving another "
+            "one alone or a relation with too few edges (--min-edges)."
         )
     _save(split, chosen)
 

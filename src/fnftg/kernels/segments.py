@@ -1,0 +1,296 @@
+"""Softmax, sum and attention over ragged segments: the neighbours of each centre, one after the other, no padding.
+
+Segment s holds the edges offsets[s] … offsets[s + 1] - 1 and may be empty: offsets are int64, rise from 0 to the number
+of edges, and are one more than the segments. A segment is added up by one thread, edge after edge, so results have the
+same bits on any number of threads. float32 in main memory runs in compiled loops, half precision is computed in
+float32, all else in plain torch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from fnftg.kernels.threads import in_parallel
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+
+EXP_COST = 30  # of one exponential, in operations
+ANY_ORDER = {"reassoc", "contract"}  # lets dot products use all lanes, and leaves NaN and infinity alone
+
+
+def segment_sum(values: Tensor, offsets: Tensor) -> Tensor:
+    """The sum of the values (edges, …) of each segment: (segments, …), 0 for an empty one."""
+    _check(offsets, values)
+    return SegmentSum.apply(_wide(values), offsets)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def segment_softmax(scores: Tensor, offsets: Tensor) -> Tensor:
+    """The softmax of the scores (edges,) or (edges, heads) within each segment, of the same shape."""
+    _check(offsets, scores)
+    return SegmentSoftmax.apply(_wide(scores), offsets)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    """Σ_e softmax_e(query · keys[e] / √dh) values[e] over the edges e of each segment, head by head: (segments, h, dh),
+    from one query a segment (segments, h, dh) and keys and values (edges, h, dh); 0 for an empty segment."""
+    _check(offsets, keys)
+    if query.dim() != 3 or query.shape[0] != len(offsets) - 1 or query.shape[1:] != keys.shape[1:]:
+        raise ValueError(f"Queries of shape {tuple(query.shape)} do not fit keys of shape {tuple(keys.shape)}.")
+    if values.shape != keys.shape:
+        raise ValueError(f"Values of shape {tuple(values.shape)} do not fit keys of shape {tuple(keys.shape)}.")
+    query, keys, values = _wide(query), _wide(keys), _wide(values)
+    if not _compiled(query, keys, values):
+        spread = Spread.apply(query, offsets, len(keys))  # type: ignore[no-untyped-call]
+        scores = (spread * keys).sum(-1) / math.sqrt(keys.shape[2])  # (edges, h)
+        return segment_sum(segment_softmax(scores, offsets).unsqueeze(-1) * values, offsets)
+    return Attend.apply(query, keys, values, offsets)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class SegmentSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, offsets: Tensor) -> Tensor:
+        ctx.save_for_backward(offsets)
+        ctx.edges = len(values)
+        return _sums(values, offsets)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (offsets,) = ctx.saved_tensors
+        return _spread(upstream, offsets, ctx.edges), None
+
+
+class Spread(torch.autograd.Function):
+    """The row of its segment for each edge; torch's own gradient would add the edges in any order on CUDA."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, offsets: Tensor, edges: int) -> Tensor:
+        ctx.save_for_backward(offsets)
+        return _spread(rows, offsets, edges)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        (offsets,) = ctx.saved_tensors
+        return _sums(upstream, offsets), None, None
+
+
+class SegmentSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, offsets: Tensor) -> Tensor:
+        if _compiled(scores):
+            weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
+            source, target, edges = _matrix(scores), _matrix(weights), _array(offsets)
+
+            def some_segments(start: int, stop: int) -> None:
+                fill_softmax(source, edges, target, start, stop)
+
+            in_parallel(some_segments, len(edges) - 1, EXP_COST * _share(scores, edges))
+        else:
+            highest = torch.segment_reduce(scores, "max", offsets=offsets, axis=0)
+            powers = torch.exp(scores - _spread(highest, offsets, len(scores)))
+            weights = powers / _spread(_sums(powers, offsets), offsets, len(scores))
+        ctx.save_for_backward(weights, offsets)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        weights, offsets = ctx.saved_tensors
+        weighted = weights * upstream
+        return weighted - weights * _spread(_sums(weighted, offsets), offsets, len(weights)), None
+
+
+class Attend(torch.autograd.Function):
+    """The three steps of attention in one: no tensor of the size of the keys is written but the gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+        asked, found, carried, edges = _array(query), _array(keys), _array(values), _array(offsets)
+        weights = np.empty(keys.shape[:2], np.float32)  # (edges, h)
+        result = torch.zeros(query.shape)
+        target = result.numpy()
+
+        def some_segments(start: int, stop: int) -> None:
+            fill_attention(asked, found, carried, edges, weights, target, start, stop)
+
+        in_parallel(some_segments, len(edges) - 1, 2 * _share(keys, edges))
+        ctx.save_for_backward(query, keys, values, offsets, torch.from_numpy(weights))
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        query, keys, values, offsets, weights = ctx.saved_tensors
+        gradients = torch.zeros(query.shape), torch.empty(keys.shape), torch.empty(keys.shape)
+        arrays: Any = [_array(x) for x in (query, keys, values, weights, upstream, offsets, *gradients)]
+        fill: Any = fill_attention_gradients
+
+        def some_segments(start: int, stop: int) -> None:
+            fill(*arrays, start, stop)
+
+        in_parallel(some_segments, len(query), 4 * _share(keys, offsets))
+        return *gradients, None
+
+
+def _sums(values: Tensor, offsets: Tensor) -> Tensor:
+    if not _compiled(values):
+        return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0)
+    result = torch.zeros((len(offsets) - 1, *values.shape[1:]))
+    source, target, edges = _matrix(values), _matrix(result), _array(offsets)
+
+    def some_segments(start: int, stop: int) -> None:
+        fill_sums(source, edges, target, start, stop)
+
+    in_parallel(some_segments, len(edges) - 1, _share(values, edges))
+    return result
+
+
+def _spread(rows: Tensor, offsets: Tensor, edges: int) -> Tensor:
+    """The row of its segment for each edge: (edges, …) from (segments, …)."""
+    return rows.repeat_interleave(offsets.diff(), 0, output_size=edges)
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _compiled(*tensors: Tensor) -> bool:
+    return all(x.device.type == "cpu" and x.dtype == torch.float32 for x in tensors)
+
+
+def _array(tensor: Tensor) -> npt.NDArray[Any]:
+    return tensor.detach().contiguous().numpy()
+
+
+def _matrix(tensor: Tensor) -> Floats:
+    return _array(tensor).reshape(len(tensor), math.prod(tensor.shape[1:]))
+
+
+def _share(tensor: Tensor, offsets: Numbers | Tensor) -> int:
+    """How many numbers of a tensor over the edges belong to a segment, on average."""
+    return -(-tensor.numel() // max(len(offsets) - 1, 1))
+
+
+def _check(offsets: Tensor, values: Tensor) -> None:
+    """The compiled loops do not look at where they read. (Looking at offsets on another device would wait for it.)"""
+    if offsets.dim() != 1 or offsets.dtype != torch.int64 or len(offsets) == 0:
+        raise ValueError(f"Offsets are one int64 more than the segments, not {offsets.dtype} {tuple(offsets.shape)}.")
+    if offsets.device.type == "cpu":
+        steps = offsets.diff()
+        if offsets[0] != 0 or offsets[-1] != len(values) or (len(steps) and steps.min() < 0):
+            raise ValueError(f"Offsets do not rise from 0 to the number of edges, {len(values):,}.")
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_sums(values: Floats, offsets: Numbers, sums: Floats, start: int, stop: int) -> None:
+    """Adds to sums[start:stop] of (segments, d) the values (edges, d)."""
+    for segment in range(start, stop):
+        total = sums[segment]
+        for edge in range(offsets[segment], offsets[segment + 1]):
+            row = values[edge]
+            for k in range(len(row)):
+                total[k] += row[k]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_softmax(scores: Floats, offsets: Numbers, weights: Floats, start: int, stop: int) -> None:
+    """Fills the weights (edges, heads) of segments start … stop - 1; `weights` may be `scores`."""
+    for segment in range(start, stop):
+        first, last = offsets[segment], offsets[segment + 1]
+        for head in range(scores.shape[1]):
+            highest = np.float32(-np.inf)
+            for edge in range(first, last):
+                highest = max(highest, scores[edge, head])
+            total = np.float32(0)
+            for edge in range(first, last):
+                power = np.float32(math.exp(scores[edge, head] - highest))
+                weights[edge, head] = power
+                total += power
+            for edge in range(first, last):
+                weights[edge, head] /= total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=ANY_ORDER)
+def dot(left: Floats, right: Floats) -> np.float32:
+    total = np.float32(0)
+    for k in range(len(left)):
+        total += left[k] * right[k]
+    return total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_attention(
+    query: Floats,
+    keys: Floats,
+    values: Floats,
+    offsets: Numbers,
+    weights: Floats,
+    result: Floats,
+    start: int,
+    stop: int,
+) -> None:
+    """Fills the weights (edges, h) of segments start … stop - 1 and adds to their result (segments, h, dh)."""
+    scale = np.float32(1 / math.sqrt(query.shape[2]))
+    for segment in range(start, stop):
+        first, last = offsets[segment], offsets[segment + 1]
+        for edge in range(first, last):
+            for head in range(query.shape[1]):
+                weights[edge, head] = dot(query[segment, head], keys[edge, head]) * scale
+        fill_softmax(weights, offsets, weights, segment, segment + 1)
+        for edge in range(first, last):
+            for head in range(query.shape[1]):
+                weight, value, total = weights[edge, head], values[edge, head], result[segment, head]
+                for k in range(len(value)):
+                    total[k] += weight * value[k]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_attention_gradients(
+    query: Floats,
+    keys: Floats,
+    values: Floats,
+    weights: Floats,
+    upstream: Floats,
+    offsets: Numbers,
+    of_query: Floats,
+    of_keys: Floats,
+    of_values: Floats,
+    start: int,
+    stop: int,
+) -> None:
+    """Fills the gradients of the edges of segments start … stop - 1, and adds to those of their queries."""
+    scale = np.float32(1 / math.sqrt(query.shape[2]))
+    longest = 0
+    for segment in range(start, stop):
+        longest = max(longest, offsets[segment + 1] - offsets[segment])
+    pulls = np.empty((longest, query.shape[1]), np.float32)  # the gradient of each weight
+    for segment in range(start, stop):
+        first, last = offsets[segment], offsets[segment + 1]
+        for edge in range(first, last):
+            for head in range(query.shape[1]):
+                pulls[edge - first, head] = dot(upstream[segment, head], values[edge, head])
+        for head in range(query.shape[1]):
+            mean = np.float32(0)
+            for edge in range(first, last):
+                mean += weights[edge, head] * pulls[edge - first, head]
+            for edge in range(first, last):
+                pulls[edge - first, head] = weights[edge, head] * (pulls[edge - first, head] - mean) * scale
+        for edge in range(first, last):
+            for head in range(query.shape[1]):
+                weight, pull = weights[edge, head], pulls[edge - first, head]
+                asked, key, above = query[segment, head], keys[edge, head], upstream[segment, head]
+                of_q, of_k, of_v = of_query[segment, head], of_keys[edge, head], of_values[edge, head]
+                for k in range(len(key)):
+                    of_q[k] += pull * key[k]
+                    of_k[k] = pull * asked[k]
+                    of_v[k] = weight * above[k]
