@@ -56,11 +56,12 @@ def compiled(queries: Tensor, candidates: Tensor) -> bool:
 def rows_of_lanes(rows: npt.NDArray[Any]) -> Floats:
     """The rows as the loops need them: C-contiguous float32, width filled up with zeros to a multiple of the lanes.
     Copied only where they are not so already. Read-only, since numba would compile each loop again for each mixture."""
-    ready = np.asarray(rows, np.float32, order="C")
-    if ready.shape[1] % LANES:
-        ready = np.zeros((len(rows), -(-rows.shape[1] // LANES) * LANES), np.float32)
-        ready[:, : rows.shape[1]] = rows
-    ready = ready.view()
+    width = rows.shape[1]
+    if width % LANES:
+        ready = np.zeros((len(rows), -(-width // LANES) * LANES), np.float32)
+        ready[:, :width] = rows
+    else:
+        ready = np.asarray(rows, np.float32, order="C").view()
     ready.flags.writeable = False
     return ready
 

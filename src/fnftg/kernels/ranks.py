@@ -8,7 +8,7 @@ worst rank everywhere.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -30,12 +30,13 @@ def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: i
 
     All candidates count, the true answer included where it is one of them; subtract `count_known` for filtered ranks.
     """
-    (asked, found), bounds = _ready(queries, candidates), _bounds(true_distances)  # (q, d), (n, d), (q,)
+    asked, found = _ready(queries, candidates)
+    bounds = _bounds(true_distances, len(asked))  # (q,)
     better, equal = np.zeros(len(asked), np.int64), np.zeros(len(asked), np.int64)
     adding = Lock()
-    for _, block in _blocks(found, memory):
 
-        def some_candidates(start: int, stop: int, block: Floats = block) -> None:
+    def count(first: int, block: Floats) -> None:
+        def some_candidates(start: int, stop: int) -> None:
             below, same = np.zeros_like(better), np.zeros_like(equal)
             count_distances(asked, block, bounds, below, same, start, stop)
             with adding:
@@ -43,6 +44,8 @@ def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: i
                 np.add(equal, same, out=equal)
 
         in_parallel(some_candidates, len(block), asked.size)
+
+    _in_blocks(count, found, memory)
     better[np.isnan(bounds)] = len(found)
     return better, equal
 
@@ -52,7 +55,7 @@ def count_known(
 ) -> tuple[Numbers, Numbers]:
     """What `count_ranks` counted among the candidates that are known answers: those of query i are the rows
     known[offsets[i] : offsets[i + 1]]."""
-    bounds = _bounds(true_distances)
+    bounds = _bounds(true_distances, len(queries))  # (q,)
     rows = np.repeat(np.arange(len(bounds)), np.diff(offsets))  # (pairs,)
     distances, bound = l1_pairs(queries, candidates, rows, known), bounds[rows]
     better, equal = (distances < bound) | np.isnan(bound), distances == bound
@@ -73,22 +76,23 @@ def l1_pairs(
     if len(rows) != len(others):
         raise ValueError(f"Pairs need as many query rows as candidate rows, not {len(rows):,} and {len(others):,}.")
     distances = np.empty(len(rows), np.float32)
-    in_place = found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0
-    step = len(rows) if in_place else max(memory // (4 * max(asked.shape[1], 1)), 1)
-    for first in range(0, len(rows), max(step, 1)):
-        part = slice(first, first + step)
-        own, other, result = rows[part], others[part], distances[part]
-        if in_place:
-            block = rows_of_lanes(found)
-        else:  # only the rows that are asked for are made ready
-            block, other = rows_of_lanes(found[other]), _row_numbers(np.arange(len(other)), len(other))
 
-        def some_pairs(
-            start: int, stop: int, b: Floats = block, i: Numbers = own, j: Numbers = other, r: Floats = result
-        ) -> None:
-            fill_pairs(asked, b, i, j, r, start, stop)
+    def fill(block: Floats, part: slice, other: Numbers) -> None:
+        own, result = rows[part], distances[part]
+
+        def some_pairs(start: int, stop: int) -> None:
+            fill_pairs(asked, block, own, other, result, start, stop)
 
         in_parallel(some_pairs, len(own), 4 * asked.shape[1])
+
+    if found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0:
+        fill(rows_of_lanes(found), slice(None), others)
+    else:  # only the rows that are asked for are made ready
+        step = _rows_within(memory, found)
+        for first in range(0, len(rows), step):
+            part = slice(first, first + step)
+            fill(rows_of_lanes(found[others[part]]), part, _row_numbers(np.arange(len(others[part])), len(others)))
+    _forget(found)
     return distances
 
 
@@ -103,18 +107,20 @@ def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tupl
     k = min(k, len(found))
     if k == 0 or len(asked) == 0:
         return np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
-    parts = min(max(torch.get_num_threads(), 1), -(-asked.size * len(found) // LEAST_WORK), len(found))
+    work = asked.size * len(found)
+    parts = max(1, min(torch.get_num_threads(), -(-work // LEAST_WORK), len(found)))
     heaps = np.full((parts, len(asked), k), NO_KEY, np.int64)  # one part of each block belongs to one heap
-    for first, block in _blocks(found, memory):
+
+    def keep(first: int, block: Floats) -> None:
         edges = np.arange(parts + 1) * len(block) // parts
 
-        def some_parts(
-            start: int, stop: int, block: Floats = block, first: int = first, edges: Numbers = edges
-        ) -> None:
+        def some_parts(start: int, stop: int) -> None:
             for part in range(start, stop):
                 keep_nearest(asked, block, heaps[part], first, edges[part], edges[part + 1])
 
         in_parallel(some_parts, parts, LEAST_WORK)
+
+    _in_blocks(keep, found, memory)
     keys = np.sort(heaps.swapaxes(0, 1).reshape(len(asked), parts * k), axis=1)[:, :k]  # (q, k)
     return (keys >> 32).astype(np.int32).view(np.float32), keys & 0xFFFFFFFF
 
@@ -135,8 +141,10 @@ def _array(rows: Rows) -> npt.NDArray[Any]:
     return rows.detach().to("cpu", torch.promote_types(rows.dtype, torch.float32)).numpy()
 
 
-def _bounds(true_distances: Rows) -> Floats:
+def _bounds(true_distances: Rows, queries: int) -> Floats:
     bounds = np.array(_array(true_distances), np.float32)
+    if bounds.shape != (queries,):
+        raise ValueError(f"{queries:,} queries need as many true distances, not {bounds.shape}.")
     bounds.flags.writeable = False
     return bounds
 
@@ -150,13 +158,19 @@ def _row_numbers(rows: npt.NDArray[np.integer[Any]], size: int) -> Numbers:
     return numbers
 
 
-def _blocks(candidates: npt.NDArray[Any], memory: int) -> Iterator[tuple[int, Floats]]:
-    """The candidates in blocks of at most `memory` bytes, each with the row it begins at."""
-    step = max(memory // (4 * max(candidates.shape[1], 1)), 1)
+def _in_blocks(visit: Callable[[int, Floats], None], candidates: npt.NDArray[Any], memory: int) -> None:
+    """Calls visit(first row, block) on one block of the candidates after the other, none above `memory` bytes."""
+    step = _rows_within(memory, candidates)
     for first in range(0, len(candidates), step):
         block = candidates[first : first + step]
-        yield first, rows_of_lanes(block)
+        visit(first, rows_of_lanes(block))
         _forget(block)
+
+
+def _rows_within(memory: int, candidates: npt.NDArray[Any]) -> int:
+    """How many candidates fit, once their width is filled up; at least one."""
+    width: int = -(-candidates.shape[1] // LANES) * LANES
+    return max(memory // (4 * max(width, 1)), 1)
 
 
 def _forget(block: npt.NDArray[Any]) -> None:

@@ -30,19 +30,20 @@ def in_parallel(work: Callable[[int, int], None], size: int, cost: int) -> None:
         if size > 0:
             work(0, size)
         return
-    numbers = count()
+    numbers, held = count(), [work]
 
     def share() -> None:
         while (number := next(numbers)) < parts:
-            work(number * part, min((number + 1) * part, size))
+            held[0](number * part, min((number + 1) * part, size))
 
     helpers = [_pool().submit(share) for _ in range(min(threads, parts) - 1)]
     try:
         share()
     finally:
         for helper in helpers:
-            if not helper.cancel():  # one that still waits behind another caller's work has nothing left to do
+            if not helper.cancel():  # one that still waits for a thread has nothing left to do
                 helper.result()
+        held.clear()  # a cancelled helper may stay in the queue for a while, the arrays of `work` need not
 
 
 def _pool() -> ThreadPoolExecutor:

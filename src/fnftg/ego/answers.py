@@ -1,0 +1,50 @@
+"""`KnownAnswers`: which entities are true answers of a query, for filtering ranks and for sparing negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.errors import FnftgError
+from fnftg.kg.graph import Triples
+
+Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class KnownAnswers:
+    """One sorted array of (centre, label, answer), each packed into an integer; a label R + r asks for heads of r."""
+
+    packed: Numbers  # (2 · triples,): distinct, ascending
+    entities: int
+    relations: int
+
+    @classmethod
+    def of(cls, triples: Triples, entities: int, relations: int) -> KnownAnswers:
+        if entities * entities * 2 * relations >= 2**63:
+            raise FnftgError(f"{entities:,} entities and {relations:,} relations are more than can be packed here.")
+        heads, relation, tails = triples.astype(np.int64).T
+        asked = np.concatenate([heads * 2 * relations + relation, tails * 2 * relations + relations + relation])
+        return cls(np.unique(asked * entities + np.concatenate([tails, heads])), entities, relations)
+
+    def __call__(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]:
+        """The answers of each query, ragged: those of query i stand at offsets[i] to offsets[i + 1]."""
+        first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities  # (q,)
+        starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
+        counts = stops - starts
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+        return offsets, (self.packed[places] - np.repeat(first, counts)).astype(np.int32)
+
+    def among(self, centres: Rows, labels: Rows, columns: Rows) -> npt.NDArray[np.bool_]:
+        """Whether the entity of each column (n,) is an answer of each query (q,): (q, n)."""
+        distinct, of_column = np.unique(columns, return_inverse=True)
+        offsets, answers = self(centres, labels)
+        place = np.searchsorted(distinct, answers)
+        found = distinct[np.minimum(place, len(distinct) - 1)] == answers if len(distinct) else place < 0
+        table = np.zeros((len(centres), len(distinct)), bool)
+        table[np.repeat(np.arange(len(centres)), np.diff(offsets))[found], place[found]] = True
+        return table[:, of_column]

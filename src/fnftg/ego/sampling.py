@@ -1,0 +1,548 @@
+"""Ego-graphs: up to so many edges around each centre, the target hidden before anything is drawn.
+
+What is drawn for a centre depends on its visible edges, the key and its stream alone: not on whether the hidden triple
+is in the graph, on the other centres of the batch or on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.neighbours import Neighbours, Numbers, Rows, read_only
+from fnftg.kernels.threads import in_parallel
+
+Words = npt.NDArray[np.uint64]
+Times = npt.NDArray[np.float64]
+
+NOTHING = -1  # as a hidden entity: this ego-graph may show all
+CENTRE_COST, DRAW_COST = 2_000, 100  # of a centre and of an edge, in the operations of `in_parallel`
+
+# SplitMix64 (Steele, Lea and Flood, 2014): the i-th number of a stream is a hash of its start + i · STEP.
+STEP, FACTOR_1, FACTOR_2 = (
+    np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+SHIFT_1, SHIFT_2, SHIFT_3, SHIFT_TO_53 = (np.uint64(bits) for bits in (30, 27, 31, 11))
+ONE = np.uint64(1)
+# Multiplying a power of two with this number puts a different value into the top six bits for each power.
+DE_BRUIJN, TOP_6 = np.uint64(0x03F79D71B4CB0A89), np.uint64(58)
+POWERS = np.zeros(64, np.int64)
+for _power in range(64):
+    POWERS[((0x03F79D71B4CB0A89 << _power) & (2**64 - 1)) >> 58] = _power
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What each ego-graph must not show: the edge to `entities[i]` with `labels[i]` as seen from the centre.
+
+    An entity of -1 hides nothing; when the centre itself is the entity, the self-loop vanishes in both directions.
+    """
+
+    entities: Rows  # (n,)
+    labels: Rows  # (n,)
+    what: Literal["target", "pair"] = "target"  # pair: every edge between the centre and that entity
+
+    def __post_init__(self) -> None:
+        if self.what not in ("target", "pair"):
+            raise ValueError(f"What is hidden is {self.what!r}: choose target or pair.")
+        if self.entities.shape != self.labels.shape or self.entities.ndim != 1:
+            raise ValueError(f"{self.entities.shape} hidden entities do not fit {self.labels.shape} labels.")
+
+
+@dataclass(frozen=True)
+class EgoGraphs:
+    """Ragged neighbourhoods, never padded: those of centre i stand at offsets[i] to offsets[i + 1]."""
+
+    offsets: Numbers  # (n + 1,)
+    neighbours: Rows  # (edges,)
+    labels: Rows  # (edges,): of the step from the centre
+    second_labels: Rows | None = None  # (edges,), with 2 hops: of the second step, -1 for a direct neighbour
+
+    def __len__(self) -> int:
+        """The number of centres."""
+        return len(self.offsets) - 1
+
+
+def sample(
+    neighbours: Neighbours,
+    centres: Rows,
+    limit: int,
+    key: tuple[int, int, int],
+    hidden: Hidden | None = None,
+    streams: Numbers | None = None,
+    method: Literal["uniform", "rare"] = "uniform",
+    hops: Literal[1, 2] = 1,
+    second_limit: int = 5,
+) -> EgoGraphs:
+    """Up to `limit` edges of each centre (n,), drawn without replacement, in the order of the neighbours.
+
+    The key (seed, epoch, step) and the stream of a centre (by default its place) fix what is drawn. `rare` draws an
+    edge with a weight of 1 / the number of visible triples of its relation. With 2 hops each direct neighbour other
+    than the centre adds up to `second_limit` of its own edges, those back to the centre left out.
+    """
+    if hidden is None:
+        hidden = Hidden(np.full(len(centres), NOTHING, np.int32), np.zeros(len(centres), np.int32))
+    if streams is None:
+        streams = np.arange(len(centres))
+    _check(neighbours, centres, limit, hidden, streams, method, hops, second_limit)
+    centres = read_only(centres, np.int32)
+    own_streams: Words = read_only(streams, np.int64).view(np.uint64)
+    graph = (neighbours.offsets, neighbours.entities, neighbours.labels)
+    secret = (read_only(hidden.entities, np.int32), read_only(hidden.labels, np.int32), hidden.what == "pair")
+    frequencies = neighbours.frequencies if method == "rare" else read_only(np.zeros(0), np.int64)
+    start_of_all = _start(key)
+    relations = neighbours.relations
+
+    visible = np.empty(len(centres), np.int64)
+    in_parallel(
+        lambda start, stop: count_visible(*graph, relations, centres, *secret, visible, start, stop),
+        len(centres),
+        CENTRE_COST,
+    )
+    offsets = _offsets(np.minimum(visible, limit))
+    first, labels = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
+    draws = int(visible.sum() if method == "rare" else offsets[-1])
+    cost = CENTRE_COST + DRAW_COST * (draws // max(len(centres), 1))
+
+    def fill(start: int, stop: int) -> None:
+        fill_first(
+            *graph, relations, frequencies, centres, *secret, start_of_all, own_streams,
+            limit, visible, offsets, first, labels, start, stop,
+        )  # fmt: skip
+
+    in_parallel(fill, len(centres), cost)
+    if hops == 1:
+        return EgoGraphs(offsets, first, labels)
+
+    seen = np.empty(len(first), np.int64)  # the visible edges of each direct neighbour
+    in_parallel(
+        lambda start, stop: count_second(*graph, relations, centres, offsets, first, seen, start, stop),
+        len(centres),
+        cost,
+    )
+    taken = _offsets(np.minimum(seen, second_limit))[offsets]  # (n + 1,): two-hop neighbours of the centres before
+    both_offsets = offsets + taken
+    both, first_labels, second_labels = (np.empty(both_offsets[-1], np.int32) for _ in range(3))
+    draws = int(seen.sum() if method == "rare" else both_offsets[-1])
+    cost = CENTRE_COST + DRAW_COST * (draws // max(len(centres), 1))
+
+    def fill_both(start: int, stop: int) -> None:
+        fill_second(
+            *graph, relations, frequencies, centres, *secret, start_of_all, own_streams,
+            second_limit, offsets, first, labels, seen, both_offsets, both, first_labels, second_labels, start, stop,
+        )  # fmt: skip
+
+    in_parallel(fill_both, len(centres), cost)
+    return EgoGraphs(both_offsets, both, first_labels, second_labels)
+
+
+def _offsets(counts: Numbers) -> Numbers:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def _start(key: tuple[int, int, int]) -> np.uint64:
+    """The start of the stream that belongs to a key."""
+    state = np.uint64(0)
+    for number in key:
+        state = np.uint64(stream_of(state, np.uint64(int(number) % 2**64)))
+    return state
+
+
+def _check(
+    neighbours: Neighbours,
+    centres: Rows,
+    limit: int,
+    hidden: Hidden,
+    streams: Numbers,
+    method: str,
+    hops: int,
+    second_limit: int,
+) -> None:
+    """The compiled loops do not look at where they read."""
+    if method not in ("uniform", "rare") or hops not in (1, 2) or limit < 0 or second_limit < 0:
+        raise ValueError(f"Cannot draw {limit} edges, {method!r}, {hops} hops, {second_limit} in the second.")
+    if centres.ndim != 1 or centres.shape != hidden.entities.shape or centres.shape != streams.shape:
+        raise ValueError(f"{len(centres)} centres, {len(hidden.entities)} hidden edges and {len(streams)} streams.")
+    for what, rows, least in (("centre", centres, 0), ("hidden entity", hidden.entities, NOTHING)):
+        if len(rows) and not (least <= rows.min() and rows.max() < len(neighbours)):
+            raise ValueError(f"A {what} is not among the {len(neighbours):,} entities.")
+    labels = hidden.labels[hidden.entities != NOTHING]
+    if len(labels) and not (labels.min() >= 0 and labels.max() < 2 * neighbours.relations):
+        raise ValueError(f"A hidden label is not below {2 * neighbours.relations:,}: it would hide nothing.")
+
+
+# Random numbers
+
+
+@numba.njit(nogil=True, cache=True)
+def hashed(number: np.uint64) -> np.uint64:
+    number = (number ^ (number >> SHIFT_1)) * FACTOR_1
+    number = (number ^ (number >> SHIFT_2)) * FACTOR_2
+    return number ^ (number >> SHIFT_3)
+
+
+@numba.njit(nogil=True, cache=True)
+def stream_of(state: np.uint64, number: np.uint64) -> np.uint64:
+    """The start of a stream of its own for each number."""
+    return hashed((state ^ number) + STEP)
+
+
+@numba.njit(nogil=True, cache=True)
+def uniform(state: np.uint64, index: int) -> float:
+    """The index-th number of a stream, between 0 and 1, neither included."""
+    return (np.float64(hashed(state + np.uint64(index + 1) * STEP) >> SHIFT_TO_53) + 0.5) * 2.0**-53
+
+
+# What is visible. An entity's visible edges are its row without two cuts, each a stretch of the row that may be empty.
+
+
+@numba.njit(nogil=True, cache=True)
+def place(offsets: Numbers, entities: Rows, labels: Rows, centre: int, entity: int, label: int) -> int:
+    """The first edge of the centre that is not below (entity, label)."""
+    low, high = int(offsets[centre]), int(offsets[centre + 1])
+    while low < high:
+        middle = (low + high) >> 1
+        if entities[middle] < entity or (entities[middle] == entity and labels[middle] < label):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(nogil=True, cache=True)
+def stretch(
+    offsets: Numbers, entities: Rows, labels: Rows, centre: int, entity: int, label: int, stop: int
+) -> tuple[int, int]:
+    """Where the centre's edges to an entity with labels from `label` to below `stop` begin and how many they are."""
+    begin = place(offsets, entities, labels, centre, entity, label)
+    end, last = begin, offsets[centre + 1]
+    while end < last and entities[end] == entity and labels[end] < stop:
+        end += 1
+    return begin, end - begin
+
+
+@numba.njit(nogil=True, cache=True)
+def cuts(
+    offsets: Numbers, entities: Rows, labels: Rows, relations: int, centre: int, entity: int, label: int, pair: bool
+) -> tuple[int, int, int, int]:
+    """The centre's hidden edges: begin and length of the first cut, then of the second."""
+    end = offsets[centre + 1]
+    if entity < 0:
+        return end, 0, end, 0
+    if pair:
+        begin, length = stretch(offsets, entities, labels, centre, entity, 0, 2 * relations)
+        return begin, length, end, 0
+    if entity == centre:
+        relation = label if label < relations else label - relations
+        inverse = relation + relations
+        begin, length = stretch(offsets, entities, labels, centre, entity, relation, relation + 1)
+        second, second_length = stretch(offsets, entities, labels, centre, entity, inverse, inverse + 1)
+        return begin, length, second, second_length
+    begin, length = stretch(offsets, entities, labels, centre, entity, label, label + 1)
+    return begin, length, end, 0
+
+
+@numba.njit(nogil=True, cache=True)
+def hidden_triples(
+    offsets: Numbers, entities: Rows, labels: Rows, relations: int, centre: int, entity: int, label: int, pair: bool
+) -> tuple[int, int, int, int]:
+    """Each hidden triple once: a stretch of the edges out of the centre, and one of those out of the hidden entity."""
+    begin, length, second, second_length = 0, 0, 0, 0
+    if entity >= 0 and (pair or label < relations or entity == centre):
+        low, high = (0, relations) if pair else (label % relations, label % relations + 1)
+        begin, length = stretch(offsets, entities, labels, centre, entity, low, high)
+    if entity >= 0 and (pair or label >= relations) and entity != centre:
+        low, high = (0, relations) if pair else (label % relations, label % relations + 1)
+        second, second_length = stretch(offsets, entities, labels, entity, centre, low, high)
+    return begin, length, second, second_length
+
+
+@numba.njit(nogil=True, cache=True)
+def has(labels: Rows, begin: int, length: int, label: int) -> bool:
+    """Whether a stretch of edges to one entity has a label."""
+    low, high = begin, begin + length
+    while low < high:
+        middle = (low + high) >> 1
+        if labels[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    return low < begin + length and labels[low] == label
+
+
+# Drawing. What is drawn is marked in a bit set, which gives it back in ascending order.
+
+
+@numba.njit(nogil=True, cache=True)
+def mark_uniform(count: int, limit: int, state: np.uint64, marks: Words) -> None:
+    """Marks `limit` of `count` numbers, each set of them as likely (Floyd's algorithm)."""
+    for last in range(count - limit, count):
+        drawn = int(uniform(state, last) * (last + 1))
+        if marks[drawn >> 6] >> np.uint64(drawn & 63) & ONE:
+            drawn = last
+        marks[drawn >> 6] |= ONE << np.uint64(drawn & 63)
+
+
+@numba.njit(nogil=True, cache=True)
+def mark_rare(
+    labels: Rows,
+    relations: int,
+    frequencies: Numbers,
+    secret: tuple[int, int, int, int],
+    begin: int,
+    cut: tuple[int, int, int, int],
+    count: int,
+    limit: int,
+    state: np.uint64,
+    times: Times,
+    marks: Words,
+) -> None:
+    """Marks the `limit` of `count` visible edges that come first when each comes after an exponential time, of mean
+    frequency: a draw without replacement with weights of 1 / frequency (Efraimidis and Spirakis, 2006)."""
+    times[:limit] = np.inf
+    latest = np.zeros(limit, np.int64)  # a heap, the last of those that come first on top
+    for index in range(count):
+        label = labels[position(begin, cut, index)]
+        relation = label if label < relations else label - relations
+        frequency = frequencies[relation]
+        frequency -= has(labels, secret[0], secret[1], relation)
+        frequency -= has(labels, secret[2], secret[3], relation)
+        number = uniform(state, index)
+        if (1 - number) * frequency >= times[0]:  # 1 - x ≤ -log(x)
+            continue
+        time = -math.log(number) * frequency
+        if time >= times[0]:
+            continue
+        top = 0
+        while 2 * top + 1 < limit:
+            below = 2 * top + 1
+            below += below + 1 < limit and times[below + 1] > times[below]
+            if times[below] <= time:
+                break
+            times[top], latest[top] = times[below], latest[below]
+            top = below
+        times[top], latest[top] = time, index
+    for chosen in latest:
+        marks[chosen >> 6] |= ONE << np.uint64(chosen & 63)
+
+
+@numba.njit(nogil=True, cache=True)
+def position(begin: int, cut: tuple[int, int, int, int], index: int) -> int:
+    """The edge that is the index-th visible one of a row."""
+    edge = begin + index
+    if edge >= cut[0]:
+        edge += cut[1]
+    if edge >= cut[2]:
+        edge += cut[3]
+    return edge
+
+
+@numba.njit(nogil=True, cache=True)
+def draw(
+    labels: Rows,
+    relations: int,
+    frequencies: Numbers,
+    secret: tuple[int, int, int, int],
+    begin: int,
+    cut: tuple[int, int, int, int],
+    count: int,
+    limit: int,
+    state: np.uint64,
+    times: Times,
+    marks: Words,
+    edges: Numbers,
+) -> int:
+    """Writes up to `limit` of a row's `count` visible edges in ascending order; returns how many."""
+    if count <= limit:
+        for index in range(count):
+            edges[index] = position(begin, cut, index)
+        return count
+    if limit == 0:
+        return 0
+    if len(frequencies):
+        mark_rare(labels, relations, frequencies, secret, begin, cut, count, limit, state, times, marks)
+    else:
+        mark_uniform(count, limit, state, marks)
+    drawn = 0
+    for word in range((count + 63) >> 6):
+        rest = marks[word]
+        marks[word] = np.uint64(0)
+        while rest:
+            lowest = rest & (~rest + ONE)
+            edges[drawn] = position(begin, cut, (word << 6) + POWERS[(lowest * DE_BRUIJN) >> TOP_6])
+            drawn += 1
+            rest ^= lowest
+    return drawn
+
+
+# Over the centres start to stop of a batch
+
+
+@numba.njit(nogil=True, cache=True)
+def count_visible(
+    offsets: Numbers,
+    entities: Rows,
+    labels: Rows,
+    relations: int,
+    centres: Rows,
+    hidden_entities: Rows,
+    hidden_labels: Rows,
+    pair: bool,
+    visible: Numbers,
+    start: int,
+    stop: int,
+) -> None:
+    """Writes how many edges of each centre are visible."""
+    for row in range(start, stop):
+        centre, entity, label = int(centres[row]), int(hidden_entities[row]), int(hidden_labels[row])
+        cut = cuts(offsets, entities, labels, relations, centre, entity, label, pair)
+        visible[row] = offsets[centre + 1] - offsets[centre] - cut[1] - cut[3]
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_first(
+    offsets: Numbers,
+    entities: Rows,
+    labels: Rows,
+    relations: int,
+    frequencies: Numbers,
+    centres: Rows,
+    hidden_entities: Rows,
+    hidden_labels: Rows,
+    pair: bool,
+    start_of_all: np.uint64,
+    streams: Words,
+    limit: int,
+    visible: Numbers,
+    ego_offsets: Numbers,
+    ego_neighbours: Rows,
+    ego_labels: Rows,
+    start: int,
+    stop: int,
+) -> None:
+    """Writes what is drawn of each centre's visible edges."""
+    most = 0
+    for row in range(start, stop):
+        most = max(most, visible[row])
+    marks = np.zeros((most >> 6) + 1, np.uint64)
+    times = np.empty(min(most, limit), np.float64)
+    edges = np.empty(min(most, limit), np.int64)
+    secret = (0, 0, 0, 0)
+    for row in range(start, stop):
+        centre, entity, label = int(centres[row]), int(hidden_entities[row]), int(hidden_labels[row])
+        cut = cuts(offsets, entities, labels, relations, centre, entity, label, pair)
+        if len(frequencies):
+            secret = hidden_triples(offsets, entities, labels, relations, centre, entity, label, pair)
+        state = stream_of(start_of_all, streams[row])
+        drawn = draw(
+            labels,
+            relations,
+            frequencies,
+            secret,
+            offsets[centre],
+            cut,
+            visible[row],
+            limit,
+            state,
+            times,
+            marks,
+            edges,
+        )
+        target = ego_offsets[row]
+        for index in range(drawn):
+            ego_neighbours[target + index] = entities[edges[index]]
+            ego_labels[target + index] = labels[edges[index]]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_second(
+    offsets: Numbers,
+    entities: Rows,
+    labels: Rows,
+    relations: int,
+    centres: Rows,
+    first_offsets: Numbers,
+    first: Rows,
+    seen: Numbers,
+    start: int,
+    stop: int,
+) -> None:
+    """Writes how many edges of each direct neighbour do not lead back to the centre, none if it is the centre.
+
+    The hidden edges are between the centre and another entity, or a self-loop of the centre: none is among these.
+    """
+    for row in range(start, stop):
+        centre = int(centres[row])
+        for edge in range(first_offsets[row], first_offsets[row + 1]):
+            neighbour = int(first[edge])
+            seen[edge] = 0
+            if neighbour != centre:
+                back = stretch(offsets, entities, labels, neighbour, centre, 0, 2 * relations)[1]
+                seen[edge] = offsets[neighbour + 1] - offsets[neighbour] - back
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_second(
+    offsets: Numbers,
+    entities: Rows,
+    labels: Rows,
+    relations: int,
+    frequencies: Numbers,
+    centres: Rows,
+    hidden_entities: Rows,
+    hidden_labels: Rows,
+    pair: bool,
+    start_of_all: np.uint64,
+    streams: Words,
+    limit: int,
+    first_offsets: Numbers,
+    first: Rows,
+    first_labels: Rows,
+    seen: Numbers,
+    ego_offsets: Numbers,
+    ego_neighbours: Rows,
+    ego_labels: Rows,
+    ego_second_labels: Rows,
+    start: int,
+    stop: int,
+) -> None:
+    """Writes each centre's direct neighbours, then what is drawn of their own edges."""
+    most = 0
+    for edge in range(first_offsets[start], first_offsets[stop]):
+        most = max(most, seen[edge])
+    marks = np.zeros((most >> 6) + 1, np.uint64)
+    times = np.empty(min(most, limit), np.float64)
+    edges = np.empty(min(most, limit), np.int64)
+    secret = (0, 0, 0, 0)
+    for row in range(start, stop):
+        centre, entity, label = int(centres[row]), int(hidden_entities[row]), int(hidden_labels[row])
+        if len(frequencies):
+            secret = hidden_triples(offsets, entities, labels, relations, centre, entity, label, pair)
+        target = ego_offsets[row]
+        for edge in range(first_offsets[row], first_offsets[row + 1]):
+            ego_neighbours[target], ego_labels[target], ego_second_labels[target] = first[edge], first_labels[edge], -1
+            target += 1
+        state = stream_of(start_of_all, streams[row])
+        for edge in range(first_offsets[row], first_offsets[row + 1]):
+            if seen[edge] == 0:
+                continue
+            neighbour = int(first[edge])
+            begin, length = stretch(offsets, entities, labels, neighbour, centre, 0, 2 * relations)
+            end = int(offsets[neighbour + 1])
+            own_state = stream_of(state, np.uint64(edge - first_offsets[row]))
+            drawn = draw(
+                labels, relations, frequencies, secret, offsets[neighbour], (begin, length, end, 0),
+                seen[edge], limit, own_state, times, marks, edges,
+            )  # fmt: skip
+            for index in range(drawn):
+                ego_neighbours[target] = entities[edges[index]]
+                ego_labels[target] = first_labels[edge]
+                ego_second_labels[target] = labels[edges[index]]
+                target += 1

@@ -1,0 +1,208 @@
+"""The Graph Transformer Encoder (GT): from a centre's vector and its ego-graph to the entity's embedding.
+
+The paper's layer is quadratic in the ego-graph, but only the centre is read out of the last one, so only the centre's row
+of attention is computed there: exactly the paper's result at a cost linear in the neighbours, ragged, never padded. Keys,
+values and the relations' modulation run over distinct nodes and labels; per edge only elementwise work remains.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fnftg.errors import FnftgError
+from fnftg.kernels.segments import attend
+
+
+@dataclass(frozen=True)
+class GraphTransformerConfig:
+    """The paper's layer is the default; the switches are its ablations and what goes beyond it."""
+
+    layers: int = 1  # how many GT layers; all but the last are quadratic in the ego-graph
+    heads: int = 1  # attention heads; the paper's formula has one
+    relations: bool = True  # r_ij: edges modulate the attention by their label's text
+    segments: bool = True  # s[CENTRE] and s[NEIGHBOUR] are added to the inputs
+    modulated_values: bool = False  # beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are
+    feed_forward: float = 8 / 3  # width of the SwiGLU layer as a multiple of d
+    dropout: float = 0.0  # after attention, after the feed-forward layer and on the attention's inputs
+
+    def __post_init__(self) -> None:
+        if self.layers < 1 or self.heads < 1:
+            raise FnftgError(
+                f"A graph transformer needs at least one layer and one head, not {self.layers}, {self.heads}."
+            )
+        if not 0 <= self.dropout < 1 or self.feed_forward <= 0:
+            raise FnftgError(f"dropout {self.dropout} must be in [0, 1) and feed_forward {self.feed_forward} above 0.")
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Ego-graphs over distinct nodes and labels: the edges of centre i stand at offsets[i] to offsets[i + 1]."""
+
+    offsets: Tensor  # (centres + 1,)
+    nodes: Tensor  # (edges,): rows of the distinct neighbours' vectors
+    labels: Tensor  # (edges,): rows of the distinct labels' vectors
+
+    def repeated(self, times: int) -> Edges:
+        """The same ego-graphs for further centres: once more for each."""
+        count = len(self.nodes)
+        starts = [self.offsets[:-1] + count * turn for turn in range(times)]
+        return Edges(
+            torch.cat([*starts, self.offsets[-1:] * times]), self.nodes.repeat(times), self.labels.repeat(times)
+        )
+
+
+class GraphTransformer(nn.Module):
+    """Pre-LayerNorm attention over the ego-graph, then SwiGLU."""
+
+    def __init__(self, width: int, config: GraphTransformerConfig):
+        super().__init__()
+        if width % config.heads:
+            raise FnftgError(f"A width of {width} cannot be shared by {config.heads} heads: choose a divisor of it.")
+        self.config = config
+        self.centre = nn.Parameter(torch.zeros(width))  # s[CENTRE]
+        self.neighbour = nn.Parameter(torch.zeros(width))  # s[NEIGHBOUR]
+        if config.segments:
+            nn.init.normal_(self.centre, std=0.02)
+            nn.init.normal_(self.neighbour, std=0.02)
+        else:
+            self.centre.requires_grad_(False)
+            self.neighbour.requires_grad_(False)
+        self.layers = nn.ModuleList(GraphLayer(width, config) for _ in range(config.layers))
+
+    def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> Tensor:
+        """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
+        centres, nodes = centres + self.centre, nodes + self.neighbour
+        *full, last = self.layers
+        if full:
+            neighbours = nodes[edges.nodes]  # (edges, d): from the second layer on they differ by ego-graph
+            for layer in full:
+                centres, neighbours = layer.whole(centres, neighbours, labels, edges)
+            nodes = neighbours
+            edges = Edges(edges.offsets, torch.arange(len(nodes), device=nodes.device), edges.labels)
+        read: Tensor = last(centres, nodes, labels, edges)
+        return read
+
+
+class GraphLayer(nn.Module):
+    def __init__(self, width: int, config: GraphTransformerConfig):
+        super().__init__()
+        self.heads, self.config = config.heads, config
+        self.before_attention = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width, bias=False)  # W_Q
+        self.key = nn.Linear(width, width, bias=False)  # W_K
+        self.value = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        if config.relations:
+            self.relation_norm = nn.LayerNorm(width)
+            self.relation_key = nn.Linear(width, width, bias=False)  # W_R
+            nn.init.normal_(self.relation_key.weight, std=0.02)
+            if config.modulated_values:
+                self.relation_value = nn.Linear(width, width, bias=False)
+                nn.init.normal_(self.relation_value.weight, std=0.02)
+        self.before_feed_forward = nn.LayerNorm(width)
+        self.feed_forward = SwiGLU(width, round(width * config.feed_forward))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> Tensor:
+        """The centres' rows of the layer: (n, d)."""
+        own = self.before_attention(centres)  # (n, d)
+        others = self.before_attention(nodes)  # (m, d)
+        key_factors, value_factors = self.modulation(labels)  # (p, d) or None
+        keys = modulated(self.key(others), key_factors, edges)  # (edges, d)
+        values = modulated(self.value(others), value_factors, edges)
+        offsets, keys = with_centre_first(edges.offsets, self.key(own), keys)
+        _, values = with_centre_first(edges.offsets, self.value(own), values)
+        attended = attend(self.split(self.query(own)), self.split(keys), self.split(values), offsets).flatten(1)
+        return self.after_attention(centres, attended)
+
+    def whole(self, centres: Tensor, neighbours: Tensor, labels: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
+        """The layer for every node of every ego-graph, quadratic and padded: centres (n, d), neighbours (edges, d)."""
+        counts = edges.offsets.diff()
+        positions = torch.arange(len(neighbours), device=counts.device) - torch.repeat_interleave(
+            edges.offsets[:-1], counts
+        )
+        graph = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+        size = int(counts.max()) + 1 if len(counts) else 1
+        x = centres.new_zeros(len(centres), size, centres.shape[1])
+        x[:, 0], x[graph, positions + 1] = centres, neighbours
+        there = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        there[:, 0], there[graph, positions + 1] = True, True
+        normed = self.before_attention(x)
+        query, key, value = (
+            self.split(part(normed)) for part in (self.query, self.key, self.value)
+        )  # (n, size, h, d/h)
+        key_factors, value_factors = self.modulation(labels)
+        # Only the row and the column of the centre have edges, hence labels: r_ij for one end in the centre, else identity.
+        scores = torch.einsum("nihd,njhd->nhij", query, key)
+        if key_factors is not None:
+            factors = x.new_ones(x.shape)
+            factors[graph, positions + 1] = key_factors[edges.labels].to(x.dtype)
+            factors = self.split(factors)
+            scores[:, :, 0] = torch.einsum("nhd,njhd->nhj", query[:, 0], key * factors)
+            scores[:, :, :, 0] = torch.einsum("nihd,nhd->nhi", query * factors, key[:, 0])
+        scores = scores / math.sqrt(query.shape[-1])
+        weights = scores.masked_fill(~there[:, None, None], -torch.inf).softmax(-1)
+        attended = torch.einsum("nhij,njhd->nihd", weights, value)
+        if value_factors is not None:
+            factors = x.new_ones(x.shape)
+            factors[graph, positions + 1] = value_factors[edges.labels].to(x.dtype)
+            factors = self.split(factors)
+            attended[:, 0] = torch.einsum("nhj,njhd->nhd", weights[:, :, 0], value * factors)
+            from_centre = weights[:, :, :, 0].transpose(1, 2)[..., None] * value[:, :1]  # (n, size, h, d/h)
+            attended = attended + from_centre * (factors - 1) * (torch.arange(size, device=x.device) > 0)[:, None, None]
+        x = self.after_attention(x, attended.flatten(2))
+        return x[:, 0], x[graph, positions + 1]
+
+    def after_attention(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + self.dropout(self.output(attended))
+        fed: Tensor = self.dropout(self.feed_forward(self.before_feed_forward(x)))
+        return x + fed
+
+    def modulation(self, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """1 + LN(r) W_R for the keys and, beyond the paper, likewise for the values: (p, d) each."""
+        if not self.config.relations:
+            return None, None
+        normed = self.relation_norm(labels)
+        values = 1 + self.relation_value(normed) if self.config.modulated_values else None
+        return 1 + self.relation_key(normed), values
+
+    def split(self, x: Tensor) -> Tensor:
+        """(…, d) → (…, heads, d / heads)"""
+        return x.unflatten(-1, (self.heads, -1))
+
+
+class SwiGLU(nn.Module):
+    """(SiLU(x W) ∘ x V) W₂ (Shazeer, 2020)."""
+
+    def __init__(self, width: int, inner: int):
+        super().__init__()
+        self.gate_and_value = nn.Linear(width, 2 * inner, bias=False)
+        self.output = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.gate_and_value(x).chunk(2, dim=-1)
+        out: Tensor = self.output(functional.silu(gate) * value)
+        return out
+
+
+def modulated(rows: Tensor, factors: Tensor | None, edges: Edges) -> Tensor:
+    """The rows of each edge's neighbour, times the factors of its label: (edges, d)."""
+    gathered = rows.index_select(0, edges.nodes)
+    return gathered if factors is None else gathered * factors.index_select(0, edges.labels)
+
+
+def with_centre_first(offsets: Tensor, own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Ragged rows with the centre's own before those of its neighbours, and their offsets."""
+    count = len(own)
+    moved = offsets + torch.arange(count + 1, device=offsets.device)
+    place = torch.repeat_interleave(torch.arange(1, count + 1, device=offsets.device), offsets.diff())
+    rows = own.new_empty(count + len(others), own.shape[1])
+    rows = rows.index_copy(0, moved[:-1], own).index_copy(
+        0, torch.arange(len(others), device=own.device) + place, others
+    )
+    return moved, rows

@@ -1,0 +1,47 @@
+"""Configs from nested fields, as they stand in JSON and YAML: what does not fit is named with its whole path."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Any, Literal
+
+from fnftg.errors import FnftgError
+
+
+def from_dict(kind: Any, values: Any, path: str = "") -> Any:
+    """A config of the dataclass `kind` from nested fields; an unknown or ill-typed one is named with its whole path."""
+    if not isinstance(values, dict):
+        raise FnftgError(f"The config's {path or 'content'} must hold fields, not {values!r}.")
+    hints = typing.get_type_hints(kind)
+    given = {}
+    for name, value in values.items():
+        where = f"{path}.{name}" if path else name
+        if name not in hints:
+            raise FnftgError(f"The config has an unknown field {where}: {path or 'it'} has {', '.join(hints)}.")
+        given[name] = from_dict(hints[name], value, where) if dataclasses.is_dataclass(hints[name]) else value
+        if not dataclasses.is_dataclass(hints[name]) and not _fits(value, hints[name]):
+            raise FnftgError(f"The config's field {where} cannot be {value!r}: it must be {_words(hints[name])}.")
+    return kind(**given)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(map(_words, typing.get_args(hint)))
+    return "nothing" if hint is type(None) else str(getattr(hint, "__name__", hint))

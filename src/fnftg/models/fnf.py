@@ -1,0 +1,136 @@
+"""FnF-TG and FnF-T, the paper's systems: Text Transformer, then Graph Transformer over the ego-graph, then TransE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
+from fnftg.errors import FnftgError
+from fnftg.models.predictor import EgoConfig, Integers, LinkPredictor
+from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
+from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.transformer import GraphTexts, TextTransformer
+
+
+@dataclass(frozen=True)
+class FnFConfig:
+    """FnF-TG by default; without ego-graphs and relation conditioning it is FnF-T."""
+
+    text: TextConfig = field(default_factory=TextConfig)
+    graph: GraphTransformerConfig = field(default_factory=GraphTransformerConfig)
+    ego: EgoConfig = field(default_factory=EgoConfig)
+    ego_graphs: bool = True  # E(h), E(t): off, entities are their texts alone
+    relation_conditioning: bool = True  # [h‖r], [t‖r⁻¹]: off, a query's centre does not know its relation
+    score: ScoreName = "transe"
+    normalise: bool = False  # entity vectors of length 1, as BLP has them
+
+    def __post_init__(self) -> None:
+        if self.score not in SCORES:
+            raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}.")
+
+
+class FnF(LinkPredictor):
+    def __init__(self, config: FnFConfig, encoder: Encoder):
+        super().__init__()
+        self.config, self.ego = config, config.ego
+        self.tt = TextTransformer(config.text, encoder)
+        self.width = self.tt.width
+        if config.score in ("complex", "simple") and self.width % 2:
+            raise FnftgError(f"The score {config.score} needs an even width, not {self.width}.")
+        self.gt = GraphTransformer(self.width, config.graph) if config.ego_graphs else None
+        joined = config.relation_conditioning and config.text.query == "vector"
+        self.join = Join(self.width) if joined else None
+
+    def forward(
+        self,
+        texts: GraphTexts,
+        centres: Integers,
+        egos: EgoGraphs,
+        labels: Integers | None = None,
+        candidates: bool = True,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Each distinct text is encoded once, whatever its roles: centre, neighbour, or both."""
+        own, nodes, node_of_edge = self.entity_vectors(texts, centres, egos)
+        centre_vectors = [own] if candidates else []
+        if labels is not None:
+            centre_vectors.append(self.conditioned(texts, centres, labels, own))
+        x = torch.cat(centre_vectors)  # (n or 2n, d)
+        if self.gt is not None:
+            label_vectors, label_of_edge = self.edge_labels(texts, egos)
+            edges = Edges(torch.from_numpy(egos.offsets), node_of_edge, label_of_edge)
+            x = self.gt(x, nodes, label_vectors, edges.repeated(len(centre_vectors)))
+        if self.config.normalise:
+            x = functional.normalize(x, dim=-1)
+        points = None
+        if labels is not None:
+            points = self.points(texts, x[-len(centres) :], labels)
+        return x[: len(centres)] if candidates else None, points
+
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        return similarity(self.config.score, points, candidates)
+
+    def entity_vectors(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
+        """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""
+        neighbours, of_edge = np.unique(
+            egos.neighbours if self.gt is not None else egos.neighbours[:0], return_inverse=True
+        )
+        if self.config.text.training == "centre":
+            distinct, of_centre = np.unique(centres, return_inverse=True)
+            own = self.tt(texts, rows(distinct))[rows(of_centre)]
+            return own, self.tt(texts, rows(neighbours), cached=True), rows(of_edge)
+        distinct, of_all = np.unique(np.concatenate([centres, neighbours]), return_inverse=True)
+        vectors = self.tt(texts, rows(distinct))
+        return vectors[rows(of_all[: len(centres)])], vectors[rows(of_all[len(centres) :])], rows(of_edge)
+
+    def edge_labels(self, texts: GraphTexts, egos: EgoGraphs) -> tuple[Tensor, Tensor]:
+        """x_TT of the distinct labels (p, d), and the label of each edge; two steps have the sum of their labels."""
+        if egos.second_labels is None:
+            distinct, of_edge = np.unique(egos.labels, return_inverse=True)
+            return self.label_vectors(texts, distinct), rows(of_edge)
+        steps = np.stack([egos.labels, egos.second_labels], axis=1)
+        pairs, of_edge = np.unique(steps, axis=0, return_inverse=True)
+        first = self.label_vectors(texts, pairs[:, 0])
+        second = self.label_vectors(texts, np.maximum(pairs[:, 1], 0)) * torch.from_numpy(pairs[:, 1:] >= 0)
+        return first + second, rows(of_edge.reshape(-1))
+
+    def conditioned(self, texts: GraphTexts, centres: Integers, labels: Integers, own: Tensor) -> Tensor:
+        """The centres of queries, which know the relation asked for: [h‖r] or [t‖r⁻¹]."""
+        if not self.config.relation_conditioning:
+            return own
+        if self.join is not None:
+            joined: Tensor = self.join(own, self.label_vectors(texts, labels))
+            return joined
+        encoded: Tensor = self.tt(texts, rows(centres), texts.relation_row(rows(labels)))
+        return encoded
+
+    def points(self, texts: GraphTexts, entity: Tensor, labels: Integers) -> Tensor:
+        relation = self.label_vectors(texts, labels % texts.relations)  # the same r for tails and heads
+        return query_points(self.config.score, entity, relation, torch.from_numpy(labels >= texts.relations))
+
+    def label_vectors(self, texts: GraphTexts, labels: Integers) -> Tensor:
+        distinct, inverse = np.unique(labels, return_inverse=True)
+        vectors: Tensor = self.tt(texts, texts.relation_row(rows(distinct)))
+        return vectors[rows(inverse)]
+
+
+class Join(nn.Module):
+    """The frugal query: a small layer lets the relation's vector into the centre's, so no query text is encoded."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.inner = nn.Linear(2 * width, width, bias=False)
+        self.outer = nn.Linear(width, width, bias=False)
+
+    def forward(self, centre: Tensor, relation: Tensor) -> Tensor:
+        """(n, d), (n, d) → (n, d)"""
+        return centre + self.outer(functional.silu(self.inner(torch.cat([centre, relation], dim=-1))))
+
+
+def rows(integers: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+    return torch.from_numpy(integers.astype(np.int64))

@@ -1,0 +1,78 @@
+"""`LinkPredictor`: what every system of the paper is to training, ranking and prediction."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from fnftg.ego.neighbours import Neighbours
+from fnftg.ego.sampling import EgoGraphs, Hidden, sample
+from fnftg.errors import FnftgError
+from fnftg.text.transformer import GraphTexts
+
+Integers = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class EgoConfig:
+    """Which neighbours a centre sees."""
+
+    limit: int = 10  # neighbours at most, in training
+    evaluation_limit: int | None = None  # neighbours at most, in evaluation and prediction; None: as in training
+    directions: Literal["both", "out"] = "both"  # incoming edges too, labelled with the inverse relation's text
+    method: Literal["uniform", "rare"] = "uniform"  # rare: prefers edges of rare relations
+    hops: Literal[1, 2] = 1  # 2: also the neighbours' neighbours
+    second_limit: int = 5  # neighbours' neighbours at most, for each neighbour
+
+    def __post_init__(self) -> None:
+        if self.limit < 0 or self.second_limit < 0 or (self.evaluation_limit or 0) < 0:
+            raise FnftgError("The limits of ego-graphs must not be negative.")
+        if self.hops not in (1, 2) or self.directions not in ("both", "out") or self.method not in ("uniform", "rare"):
+            raise FnftgError("Ego-graphs have hops 1 or 2, directions both or out, method uniform or rare.")
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What a model may look at: the texts of a graph and the edges that are not held back."""
+
+    texts: GraphTexts
+    neighbours: Neighbours
+
+    def ego_graphs(
+        self,
+        config: EgoConfig,
+        centres: Integers,
+        hidden: Hidden | None,
+        key: tuple[int, int, int] = (0, 0, 0),
+        streams: npt.NDArray[np.int64] | None = None,
+        training: bool = False,
+    ) -> EgoGraphs:
+        """The sampled ego-graphs; outside training they depend on the centre alone, not on the batch."""
+        limit = config.limit if training or config.evaluation_limit is None else config.evaluation_limit
+        streams = centres.astype(np.int64) if streams is None else streams
+        return sample(
+            self.neighbours, centres, limit, key, hidden, streams, config.method, config.hops, config.second_limit
+        )
+
+
+class LinkPredictor(nn.Module):
+    """Embeds candidates and queries so that `similarity` of the two is the score of the triple."""
+
+    ego: EgoConfig
+    width: int
+
+    @abstractmethod
+    def forward(
+        self, texts: GraphTexts, centres: Integers, egos: EgoGraphs, labels: Integers | None, candidates: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Candidate vectors (n, d) of the centres, if asked for, and, given the labels of queries (a relation r, or
+        R + r for the inverse of r), the points (n, d) of these queries."""
+
+    @abstractmethod
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        """(q, d) against (n, d) → scores (q, n)."""

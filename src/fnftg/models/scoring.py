@@ -1,0 +1,40 @@
+"""Scores f(h, r, t) as a comparison of two vectors: the query's point, which knows the relation, and the candidate's.
+
+A tail query (h, r, ·) has the point of h and r, a head query (·, r, t) that of t and r; every candidate is then compared
+with the point alone, so that all candidates are embedded once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fnftg.kernels.l1 import l1_distances
+
+ScoreName = Literal["transe", "distmult", "complex", "simple"]
+SCORES: tuple[ScoreName, ...] = ("transe", "distmult", "complex", "simple")
+
+
+def query_points(score: ScoreName, entity: Tensor, relation: Tensor, inverse: Tensor) -> Tensor:
+    """The point of each query: entity (n, d), relation (n, d), inverse (n,) true for head queries → (n, d)."""
+    head_query = inverse[:, None]
+    if score == "transe":  # -‖h + r − t‖₁: h + r is compared with t, and t − r with h
+        return entity + torch.where(head_query, -relation, relation)
+    if score == "distmult":  # ⟨h, r, t⟩
+        return entity * relation
+    a, b = entity.chunk(2, dim=-1)
+    u, v = relation.chunk(2, dim=-1)
+    if score == "complex":  # Re ⟨h, r, t̄⟩: h r is compared with t, and t r̄ with h
+        v = torch.where(head_query, -v, v)
+        return torch.cat([a * u - b * v, a * v + b * u], dim=-1)
+    # SimplE: (⟨h₁, r₁, t₂⟩ + ⟨h₂, r₂, t₁⟩) / 2
+    return torch.where(head_query, torch.cat([u * b, v * a], -1), torch.cat([v * b, u * a], -1)) / 2
+
+
+def similarity(score: ScoreName, points: Tensor, candidates: Tensor) -> Tensor:
+    """Points (q, d) against candidates (n, d): (q, n), the higher the likelier."""
+    if score == "transe":
+        return -l1_distances(points, candidates)
+    return points @ candidates.T

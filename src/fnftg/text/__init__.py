@@ -1,0 +1,1 @@
+"""Texts: tokens stored once, encoders by name, the Text Transformer (TT) and its feature cache."""

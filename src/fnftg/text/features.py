@@ -1,0 +1,261 @@
+"""`FeatureStore`: the encoder's pooled outputs for all texts of a graph, computed once and kept on disk."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from fnftg.console import progress, say
+from fnftg.errors import FnftgError
+from fnftg.files import new_file
+from fnftg.kg.store import write_array
+from fnftg.text.cache import cached_folder
+from fnftg.text.encoders import Encoder, Pooling, pooled
+from fnftg.text.rows import Rows, ViewRows, content_key
+from fnftg.text.tokens import TokenStore, ViewTokens, packs
+
+Features = npt.NDArray[np.float32]  # (n, hidden)
+TOKEN_BUDGET = 4096
+PART = 8192  # texts of one file of an unfinished computation: what an interruption can lose
+WORTH_SAYING = 10.0  # seconds of encoding after which its speed is reported
+FEATURES, INDEX = "features.npy", "index.npy"
+
+
+def encode_rows(
+    model: nn.Module,
+    tokens: TokenStore,
+    rows: Rows,
+    second_rows: Rows | None,
+    pooling: Pooling,
+    token_budget: int = TOKEN_BUDGET,
+    advance: Callable[[int], None] | None = None,
+) -> Features:
+    """Pooled outputs for texts, or for pairs of texts, in the order asked for, (n, hidden); no gradients."""
+    parameter = next(model.parameters())
+    training, device = model.training, parameter.device
+    features = np.empty((len(rows), int(model.config.hidden_size)), np.float32)  # type: ignore[union-attr, arg-type]
+    model.eval()
+    try:
+        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+            for pack in packs(tokens.lengths(rows, second_rows), token_budget):
+                ids, mask, types = tokens.batch(rows[pack], None if second_rows is None else second_rows[pack])
+                batch = ids.to(device), mask.to(device), None if types is None else types.to(device)
+                features[pack] = pooled(model, batch, pooling).float().cpu().numpy()
+                if advance is not None:
+                    advance(len(pack))
+    finally:
+        model.train(training)
+    return features
+
+
+class Table(Protocol):
+    """Features by row."""
+
+    def take(self, rows: Rows) -> Features: ...
+
+
+@dataclass(frozen=True)
+class FlatTable:
+    """Features of distinct texts, and for each row the text it has."""
+
+    features: Features  # (distinct, hidden)
+    index: npt.NDArray[np.int64]  # (rows,)
+
+    def take(self, rows: Rows) -> Features:
+        return self.features[self.index[rows]]
+
+
+NO_FEATURES = FlatTable(np.empty((0, 0), np.float32), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True)
+class ViewTable:
+    """Features of a graph and of what a view of it adds."""
+
+    base: Table
+    added: FlatTable
+    view: ViewRows
+
+    def take(self, rows: Rows) -> Features:
+        new, rows = self.view.split(rows)
+        features = np.empty((len(rows), self.added.features.shape[1]), np.float32)
+        features[new], features[~new] = self.added.take(rows[new]), self.base.take(rows[~new])
+        return features
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """Features of pairs of texts, found by key: row · rows + second row."""
+
+    keys: npt.NDArray[np.int64]  # (pairs,): ascending
+    table: FlatTable
+
+    def find(self, keys: Rows) -> tuple[npt.NDArray[np.bool_], Rows]:
+        """(n,) whether a pair is here, and its place in the table."""
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_), places
+
+
+@dataclass
+class FeatureStore:
+    """Features of all N + 2R texts of a graph, and of pairs of them as far as they were asked for in advance."""
+
+    encoder: Encoder
+    tokens: TokenStore
+    pooling: Pooling
+    table: Table
+    token_budget: int = TOKEN_BUDGET
+    pair_tables: list[PairTable] = field(default_factory=list)
+    base: FeatureStore | None = None  # of a view: the store of the graph that it extends
+
+    @classmethod
+    def of(
+        cls,
+        encoder: Encoder,
+        tokens: TokenStore,
+        pooling: Pooling,
+        cache: Path | None = None,
+        token_budget: int = TOKEN_BUDGET,
+    ) -> FeatureStore:
+        """Encodes each distinct text once, on the device where the encoder is, or finds that done in the cache."""
+        store = cls(encoder, tokens, pooling, NO_FEATURES, token_budget)
+
+        def distinct() -> tuple[Rows, None, Rows]:
+            first, index = tokens.distinct(np.arange(len(tokens)))
+            return first, None, index
+
+        store.table = store._table("features", distinct, b"", cache)
+        return store
+
+    def add_pairs(self, rows: Rows, second_rows: Rows, cache: Path | None = None) -> None:
+        """Encodes pairs of texts in advance, each distinct one once, or finds that done in the cache."""
+        keys = np.unique(self._keys(rows, second_rows))
+
+        def distinct() -> tuple[Rows, Rows, Rows]:
+            first, of_first = self.tokens.distinct(keys // len(self.tokens))
+            second, of_second = self.tokens.distinct(keys % len(self.tokens))
+            codes, index = np.unique(of_first * len(second) + of_second, return_inverse=True)
+            return first[codes // len(second)], second[codes % len(second)], index
+
+        if len(keys):
+            self.pair_tables.append(PairTable(keys, self._table("pairs", distinct, keys.tobytes(), cache)))
+
+    def take(self, rows: Rows, second_rows: Rows | None = None) -> Features:
+        """Features of texts, or of pairs of texts: pairs that were not added are encoded now, (n, hidden)."""
+        if second_rows is None:
+            return self.table.take(rows)
+        keys, inverse = np.unique(self._keys(rows, second_rows), return_inverse=True)
+        first, second = keys // len(self.tokens), keys % len(self.tokens)
+        features = np.empty((len(keys), self.encoder.hidden), np.float32)
+        missing = np.ones(len(keys), np.bool_)
+        if self.base is not None and isinstance(self.tokens.ragged, ViewTokens):
+            new_first, base_first = self.tokens.ragged.view.split(first)
+            new_second, base_second = self.tokens.ragged.view.split(second)
+            missing = new_first | new_second
+            features[~missing] = self.base.take(base_first[~missing], base_second[~missing])
+        for pairs in self.pair_tables:
+            found, places = pairs.find(keys)
+            found &= missing
+            features[found] = pairs.table.take(places[found])
+            missing &= ~found
+        if missing.any():
+            features[missing] = self._encode(first[missing], second[missing])
+        return features[inverse]
+
+    def extended(self, tokens: TokenStore) -> FeatureStore:
+        """The features of a view whose tokens these are: only the texts that it adds are encoded."""
+        assert isinstance(tokens.ragged, ViewTokens)
+        view = tokens.ragged.view
+        first, index = tokens.distinct(view.new_rows())
+        features = encode_rows(self.encoder.model, tokens, first, None, self.pooling, self.token_budget)
+        table = ViewTable(self.table, FlatTable(features, index), view)
+        return FeatureStore(self.encoder, tokens, self.pooling, table, self.token_budget, [], self)
+
+    def _keys(self, rows: Rows, second_rows: Rows) -> Rows:
+        return rows * len(self.tokens) + second_rows
+
+    def _encode(self, first: Rows, second: Rows | None) -> Features:
+        return encode_rows(self.encoder.model, self.tokens, first, second, self.pooling, self.token_budget)
+
+    def _table(
+        self, kind: str, distinct: Callable[[], tuple[Rows, Rows | None, Rows]], what: bytes, cache: Path | None
+    ) -> FlatTable:
+        """Features of the sequences that `distinct` names: first texts, second texts, which of them each row has."""
+        if cache is None:
+            first, second, index = self._by_length(*distinct())
+            parts = self._parts(first, second, None)
+            return FlatTable(np.concatenate([np.empty((0, self.encoder.hidden), np.float32), *parts]), index)
+        key = content_key(kind, 1, self.encoder.weights_key(), self.tokens.key, self.pooling, what)
+        unfinished = cache / f".{kind}-{key}.parts"
+
+        def make(folder: Path) -> None:
+            first, second, index = self._by_length(*distinct())
+            _write_rows(folder / FEATURES, len(first), self.encoder.hidden, self._parts(first, second, unfinished))
+            write_array(folder / INDEX, index)
+
+        folder = cached_folder(cache, f"{kind}-{key}", make)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        return FlatTable(_map(folder, FEATURES), _map(folder, INDEX))
+
+    def _by_length(self, first: Rows, second: Rows | None, index: Rows) -> tuple[Rows, Rows | None, Rows]:
+        """The same with the longest sequences first, so that parts of the work are of similar lengths."""
+        order = np.argsort(-self.tokens.lengths(first, second), kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return first[order], None if second is None else second[order], place[index]
+
+    def _parts(self, first: Rows, second: Rows | None, folder: Path | None) -> Iterator[Features]:
+        """The features, some thousand texts at a time; with a folder, parts that are there are not computed again."""
+        started, encoded = time.monotonic(), 0
+        with progress("Encoding texts", len(first), "texts") as advance:
+            for start in range(0, len(first), PART):
+                stop = min(start + PART, len(first))
+                path = None if folder is None else folder / f"{start:012d}.npy"
+                if path is not None and path.is_file():
+                    advance(stop - start)
+                    yield np.load(path, allow_pickle=False)
+                    continue
+                seconds = None if second is None else second[start:stop]
+                features = encode_rows(
+                    self.encoder.model,
+                    self.tokens,
+                    first[start:stop],
+                    seconds,
+                    self.pooling,
+                    self.token_budget,
+                    advance,
+                )
+                encoded += stop - start
+                if path is not None and stop < len(first):
+                    with new_file(path) as partial:
+                        write_array(partial, features)
+                yield features
+        took = time.monotonic() - started
+        if took > WORTH_SAYING:
+            say(f"Encoded {encoded:,} texts in {took:,.0f} s, {encoded / took:,.0f} a second.")
+
+
+def _write_rows(path: Path, count: int, width: int, parts: Iterator[Features]) -> None:
+    """An .npy file of an array that is never whole in memory."""
+    with open(path, "wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in parts:
+            file.write(np.ascontiguousarray(part, "<f4").data.cast("B"))
+
+
+def _map(folder: Path, name: str) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        return array
+    except (OSError, ValueError) as error:
+        raise FnftgError(f"The cached features {folder} are damaged: delete this folder and run it again.") from error

@@ -1,0 +1,93 @@
+"""The texts of a graph as numbered rows: N entities, R relations, R inverse relations.
+
+Entity e is row e; the relation label l is row N + l, where l < R means the relation l and l ≥ R the inverse of l − R.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.store import MANIFEST
+from fnftg.kg.strings import StringList, blocks
+
+Rows = npt.NDArray[np.int64]
+INVERSE = "inverse of "
+BLOCK = 20_000  # texts that are in memory at once
+
+
+class GraphLines:
+    """All N + 2R texts in the order of their rows; can be read again and again."""
+
+    def __init__(self, graph: KnowledgeGraph):
+        self.graph = graph
+
+    def __iter__(self) -> Iterator[str]:
+        for block in text_blocks(self.graph):
+            yield from block
+
+
+def text_blocks(graph: KnowledgeGraph, first_entity: int = 0, first_relation: int = 0) -> Iterator[list[str]]:
+    """The texts in the order of their rows; of a view on request only those of the entities and relations it adds."""
+    relations = graph.relations.texts.slice(first_relation, len(graph.relations))
+    for start in range(first_entity, len(graph.entities), BLOCK):
+        yield graph.entities.texts.slice(start, start + BLOCK)
+    yield relations
+    yield [INVERSE + text for text in relations]
+
+
+def texts_key(graph: KnowledgeGraph) -> str:
+    """A hash of all texts: equal for a graph in memory and for its store, whose manifest has it without reading."""
+    if graph.path is not None:
+        files = json.loads((graph.path / MANIFEST).read_text(encoding="utf-8"))["files"]
+        digests = [files[f"{kind}.texts.txt"]["sha256"] for kind in ("entities", "relations")]
+    else:
+        digests = [_digest(vocabulary.texts) for vocabulary in (graph.entities, graph.relations)]
+    return content_key(*digests)
+
+
+def content_key(*parts: object) -> str:
+    """A short name for content that is told apart by these values."""
+    digests = [hashlib.sha256(part if isinstance(part, bytes) else str(part).encode()).digest() for part in parts]
+    return hashlib.sha256(b"".join(digests)).hexdigest()[:32]
+
+
+def _digest(texts: StringList) -> str:
+    digest = hashlib.sha256()
+    for block in blocks(texts, BLOCK):
+        digest.update(("\n".join(block) + "\n").encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ViewRows:
+    """Which rows of a view's texts are rows of the graph it extends, and which are among the texts it adds."""
+
+    entities: int  # N of the graph
+    relations: int  # R of the graph
+    new_entities: int
+    new_relations: int
+
+    def split(self, rows: Rows) -> tuple[npt.NDArray[np.bool_], Rows]:
+        """(n,) whether a row is new, and (n,) its row among the new texts or in the graph extended."""
+        lengths = (self.entities, self.new_entities, *(self.relations, self.new_relations) * 2)
+        ends = np.cumsum(lengths)
+        segment = np.searchsorted(ends, rows, side="right")  # even: in the graph extended, odd: new
+        before = np.array([0, 0, self.entities, self.new_entities, *self._before_inverse()])
+        within = rows - (ends - lengths)[segment]
+        return segment % 2 == 1, within + before[segment]
+
+    def new_rows(self) -> Rows:
+        """The view's rows of the texts that it adds, in the order in which these are numbered."""
+        entities, relations = self.entities + self.new_entities, self.relations + self.new_relations
+        labels = np.arange(self.relations, relations)
+        return np.concatenate([np.arange(self.entities, entities), entities + labels, entities + relations + labels])
+
+    def _before_inverse(self) -> tuple[int, int]:
+        return self.entities + self.relations, self.new_entities + self.new_relations

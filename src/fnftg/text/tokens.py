@@ -1,0 +1,313 @@
+"""`TokenStore`: every text of a graph tokenised once, as one flat array on disk, and batches made from it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.console import progress
+from fnftg.errors import FnftgError
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.store import write_array
+from fnftg.text.cache import cached_folder
+from fnftg.text.encoders import Batch, Encoder
+from fnftg.text.rows import Rows, ViewRows, content_key, text_blocks, texts_key
+
+Ids = npt.NDArray[Any]  # token ids: uint16 where the vocabulary allows, else int32
+Lengths = npt.NDArray[np.int64]
+TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """What a tokenizer puts around texts: BERT's [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
+
+    start: tuple[int, ...]
+    end: tuple[int, ...]  # of a text alone
+    middle: tuple[int, ...]  # of a pair
+    pair_end: tuple[int, ...]
+    padding: int
+    second_type: int | None  # token type of a pair's second text; None where the encoder has no types
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> SpecialTokens:
+        """Read off the tokenizer's own output for a word and for two."""
+        alone, pair = encoder.tokenizer("a"), encoder.tokenizer("a", "a")
+        start, end = _around(alone.sequence_ids(0), 0)
+        pair_start, after_first = _around(pair.sequence_ids(0), 0)
+        before_second, pair_end = _around(pair.sequence_ids(0), 1)
+        ids, pair_ids = alone["input_ids"], pair["input_ids"]
+        if ids[:start] != pair_ids[:pair_start]:
+            raise FnftgError(f"The encoder {encoder.name} marks pairs of texts in a way that is not known here.")
+        types = pair.get("token_type_ids") if encoder.takes_types else None
+        return cls(
+            start=tuple(ids[:start]),
+            end=tuple(ids[end:]),
+            middle=tuple(pair_ids[after_first:before_second]),
+            pair_end=tuple(pair_ids[pair_end:]),
+            padding=int(encoder.tokenizer.pad_token_id),
+            second_type=None if not encoder.takes_types else int(types[before_second]) if types else 0,
+        )
+
+
+def _around(sequences: list[int | None], wanted: int) -> tuple[int, int]:
+    """Where the tokens of a text begin and end among those of a pair."""
+    places = [place for place, sequence in enumerate(sequences) if sequence == wanted]
+    return places[0], places[-1] + 1
+
+
+class RaggedTokens(Protocol):
+    """Token ids of numbered texts, whole or as a view of several."""
+
+    def lengths(self, rows: Rows) -> Lengths: ...
+    def flat(self, rows: Rows, lengths: Lengths) -> Ids: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class FlatTokens:
+    """The tokens of all texts, one text after the other."""
+
+    tokens: Ids  # (total,)
+    offsets: npt.NDArray[np.int64]  # (rows + 1,): text i has tokens[offsets[i]:offsets[i + 1]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def lengths(self, rows: Rows) -> Lengths:
+        """How many tokens each text has, (n,)."""
+        return self.offsets[rows + 1] - self.offsets[rows]
+
+    def flat(self, rows: Rows, lengths: Lengths) -> Ids:
+        """The first `lengths` tokens of each text, one text after the other, (sum of lengths,)."""
+        ends = np.cumsum(lengths)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[rows] - (ends - lengths), lengths)
+        tokens: Ids = self.tokens[places]
+        return tokens
+
+
+@dataclass(frozen=True)
+class ViewTokens:
+    """The tokens of a graph and of what a view of it adds, numbered as the view's rows; nothing is copied."""
+
+    base: RaggedTokens
+    added: RaggedTokens
+    view: ViewRows
+
+    def __len__(self) -> int:
+        return len(self.base) + len(self.added)
+
+    def lengths(self, rows: Rows) -> Lengths:
+        new, rows = self.view.split(rows)
+        lengths = np.empty(len(rows), np.int64)
+        lengths[new], lengths[~new] = self.added.lengths(rows[new]), self.base.lengths(rows[~new])
+        return lengths
+
+    def flat(self, rows: Rows, lengths: Lengths) -> Ids:
+        new, rows = self.view.split(rows)
+        of_new = np.repeat(new, lengths)
+        flat = np.empty(len(of_new), np.int32)
+        flat[of_new] = self.added.flat(rows[new], lengths[new])
+        flat[~of_new] = self.base.flat(rows[~new], lengths[~new])
+        return flat
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    """The tokens of all N + 2R texts of a graph, without special tokens, which batches add."""
+
+    ragged: RaggedTokens
+    special: SpecialTokens
+    entities: int  # N
+    relations: int  # R
+    words: int
+    max_length: int  # of the encoder, special tokens included
+    key: str  # what the tokens were made from: tokenizer, words, texts
+
+    @classmethod
+    def of(cls, graph: KnowledgeGraph, encoder: Encoder, words: int, cache: Path | None = None) -> TokenStore:
+        """Tokenises the first `words` words of each text, or finds that done in the cache."""
+        key = content_key("tokens", 1, encoder.tokenizer_key(), words, texts_key(graph))
+        blocks = _tokenised(text_blocks(graph), encoder, words, len(graph.entities) + 2 * len(graph.relations))
+        ragged = (
+            _in_memory(blocks) if cache is None else _on_disk(cached_folder(cache, f"tokens-{key}", _write(blocks)))
+        )
+        return cls(
+            ragged=ragged,
+            special=SpecialTokens.of(encoder),
+            entities=len(graph.entities),
+            relations=len(graph.relations),
+            words=words,
+            max_length=encoder.max_length,
+            key=key,
+        )
+
+    def extended(self, view: KnowledgeGraph, encoder: Encoder) -> TokenStore:
+        """The tokens of a view of the graph: only the texts that it adds are tokenised."""
+        rows = ViewRows(
+            self.entities,
+            self.relations,
+            len(view.entities) - self.entities,
+            len(view.relations) - self.relations,
+        )
+        if rows.new_entities < 0 or rows.new_relations < 0:
+            raise FnftgError("The graph has fewer entities or relations than the one it should extend.")
+        blocks = text_blocks(view, self.entities, self.relations)
+        added = _in_memory(_tokenised(blocks, encoder, self.words, None))
+        key = content_key("view", self.key, added.offsets.tobytes(), added.tokens.tobytes())
+        return TokenStore(
+            ViewTokens(self.ragged, added, rows),
+            self.special,
+            len(view.entities),
+            len(view.relations),
+            self.words,
+            self.max_length,
+            key,
+        )
+
+    def __len__(self) -> int:
+        return self.entities + 2 * self.relations
+
+    def lengths(self, rows: Rows, second_rows: Rows | None = None, max_length: int | None = None) -> Lengths:
+        """How long the sequences of texts or pairs are, special tokens included, (n,)."""
+        first, second = self._shares(rows, second_rows, max_length)
+        return first + second + self._overhead(second_rows is not None)
+
+    def batch(self, rows: Rows, second_rows: Rows | None = None, max_length: int | None = None) -> Batch:
+        """[CLS] text [SEP], or [CLS] text [SEP] second text [SEP], for each row: padded to the longest of them."""
+        special, pair = self.special, second_rows is not None
+        first, second = self._shares(rows, second_rows, max_length)  # (n,) each
+        after_first = len(special.start) + first
+        middle = special.middle if pair else special.end
+        after_second = after_first + len(middle) + second
+        lengths = after_second + (len(special.pair_end) if pair else 0)
+        n, width = len(rows), int(lengths.max()) if len(rows) else 0
+        column, row = np.arange(width), np.arange(n)
+
+        ids = np.full((n, width), special.padding, np.int64)
+        ids[:, : len(special.start)] = special.start
+        ids[(column >= len(special.start)) & (column < after_first[:, None])] = self.ragged.flat(rows, first)
+        for place, token in enumerate(middle):
+            ids[row, after_first + place] = token
+        if second_rows is not None:
+            in_second = (column >= (after_second - second)[:, None]) & (column < after_second[:, None])
+            ids[in_second] = self.ragged.flat(second_rows, second)
+            for place, token in enumerate(special.pair_end):
+                ids[row, after_second + place] = token
+        mask = column < lengths[:, None]
+        types = None
+        if special.second_type is not None:
+            of_second = (column >= (after_second - second)[:, None]) & mask if pair else np.zeros_like(mask)
+            types = torch.from_numpy(of_second.astype(np.int64) * special.second_type)
+        return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)), types
+
+    def distinct(self, rows: Rows) -> tuple[Rows, Rows]:
+        """One row of each distinct text among `rows`, and (n,) which of them each row equals."""
+        unique, which = np.unique(rows, return_inverse=True)
+        lengths = self.ragged.lengths(unique)
+        order = np.argsort(lengths, kind="stable")
+        bounds = np.searchsorted(lengths[order], np.unique(lengths))
+        kept: list[Rows] = []
+        place, count = np.empty(len(unique), np.int64), 0
+        for group in np.split(order, bounds[1:]):  # texts of one length
+            size = lengths[group[0]] if len(group) else 0
+            flat = self.ragged.flat(unique[group], lengths[group]).reshape(len(group), size)
+            if size == 0:
+                first, inverse = np.arange(min(1, len(group))), np.zeros(len(group), np.int64)
+            else:
+                lines = np.ascontiguousarray(flat).view(np.dtype((np.void, flat.dtype.itemsize * size))).reshape(-1)
+                _, first, inverse = np.unique(lines, return_index=True, return_inverse=True)
+            place[group] = count + inverse
+            kept.append(unique[group[first]])
+            count += len(first)
+        return np.concatenate(kept) if kept else unique, place[which]
+
+    def _overhead(self, pair: bool) -> int:
+        special = self.special
+        around = (special.middle, special.pair_end) if pair else (special.end,)
+        return len(special.start) + sum(map(len, around))
+
+    def _shares(self, rows: Rows, second_rows: Rows | None, max_length: int | None) -> tuple[Lengths, Lengths]:
+        """How many tokens of each text of a pair are kept: all, or the longer text loses its end, as tokenizers do it."""
+        room = min(max_length or self.max_length, self.max_length) - self._overhead(second_rows is not None)
+        if room < 1:
+            raise FnftgError(f"Sequences of {max_length} tokens have no room for a text beside the special tokens.")
+        first = self.ragged.lengths(rows)
+        if second_rows is None:
+            return np.minimum(first, room), np.zeros(len(rows), np.int64)
+        second = self.ragged.lengths(second_rows)
+        shorter = np.minimum(np.minimum(first, second), room // 2)
+        longer = np.minimum(np.maximum(first, second), room - shorter)
+        return np.where(first > second, longer, shorter), np.where(first > second, shorter, longer)
+
+
+def packs(lengths: Lengths, budget: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Places of sequences in batches of similar lengths, longest first, none above `budget` tokens with padding."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + max(1, budget // int(lengths[order[start]]))
+        yield order[start:stop]
+        start = stop
+
+
+# Making
+
+
+def _tokenised(
+    blocks: Iterable[list[str]], encoder: Encoder, words: int, total: int | None
+) -> Iterator[tuple[Ids, Lengths]]:
+    """The tokens of each block's texts, one text after the other, and how many each has."""
+    dtype = np.uint16 if len(encoder.tokenizer) <= 1 << 16 else np.int32
+    with contextlib.nullcontext() if total is None else progress("Tokenising", total, "texts") as advance:
+        for block in blocks:
+            texts = [" ".join(text.split(None, words)[:words]) for text in block]
+            found: list[list[int]] = []
+            if texts:
+                options = {"padding": False, "truncation": False, "add_special_tokens": False}
+                found = encoder.tokenizer(texts, return_attention_mask=False, **options)["input_ids"]
+            lengths = np.fromiter(map(len, found), np.int64, len(found))
+            flat = (token for text in found for token in text)
+            yield np.fromiter(flat, dtype, int(lengths.sum())), lengths
+            if advance is not None:
+                advance(len(block))
+
+
+def _in_memory(blocks: Iterable[tuple[Ids, Lengths]]) -> FlatTokens:
+    tokens, lengths = zip(*blocks, strict=True)
+    return FlatTokens(np.concatenate(tokens), np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64))
+
+
+def _write(blocks: Iterable[tuple[Ids, Lengths]]) -> Any:
+    def write(folder: Path) -> None:
+        lengths, dtype = [np.zeros(1, np.int64)], "uint16"
+        with open(folder / TOKENS, "wb") as file:
+            for tokens, of_texts in blocks:
+                file.write(tokens.tobytes())
+                lengths.append(of_texts)
+                dtype = tokens.dtype.name
+        write_array(folder / OFFSETS, np.cumsum(np.concatenate(lengths), dtype=np.int64))
+        (folder / ABOUT).write_text(json.dumps({"dtype": dtype}) + "\n", encoding="utf-8")
+
+    return write
+
+
+def _on_disk(folder: Path) -> FlatTokens:
+    try:
+        dtype = np.dtype(json.loads((folder / ABOUT).read_text(encoding="utf-8"))["dtype"])
+        offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
+        size = (folder / TOKENS).stat().st_size
+        if size != int(offsets[-1]) * dtype.itemsize:
+            raise ValueError("size")
+        tokens = np.memmap(folder / TOKENS, dtype, mode="r") if size else np.empty(0, dtype)
+    except (OSError, ValueError, KeyError) as error:
+        raise FnftgError(f"The cached tokens {folder} are damaged: delete this folder and run it again.") from error
+    return FlatTokens(tokens, offsets)

@@ -1,0 +1,141 @@
+"""The Text Transformer (TT): x_TT = σ(pool(BERT(x)) W0) W1 with SiLU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fnftg.errors import FnftgError
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
+from fnftg.text.features import FeatureStore
+from fnftg.text.rows import Rows
+from fnftg.text.tokens import TokenStore, packs
+
+
+@dataclass
+class GraphTexts:
+    """The texts of a graph as the Text Transformer reads them: entity e is row e, relation label l row N + l."""
+
+    tokens: TokenStore
+    features: FeatureStore | None  # the encoder's outputs, where they are not computed anew each time
+    entities: int  # N
+    relations: int  # R
+
+    @classmethod
+    def of(cls, graph: KnowledgeGraph, encoder: Encoder, config: TextConfig, cache: Path | None = None) -> GraphTexts:
+        """Tokenises the texts and, for a frozen encoder, computes their features, unless the cache has them."""
+        tokens = TokenStore.of(graph, encoder, config.words, cache)
+        features = None
+        if config.training == "frozen":
+            features = FeatureStore.of(encoder, tokens, pooling_of(config, encoder), cache, config.token_budget)
+        return cls(tokens, features, len(graph.entities), len(graph.relations))
+
+    def extended(self, view: KnowledgeGraph, encoder: Encoder) -> GraphTexts:
+        """The same for a view of the graph: only the texts that it adds are tokenised and encoded."""
+        tokens = self.tokens.extended(view, encoder)
+        features = None if self.features is None else self.features.extended(tokens)
+        return GraphTexts(tokens, features, len(view.entities), len(view.relations))
+
+    def relation_row(self, label: torch.Tensor) -> torch.Tensor:
+        """The row of a relation label in [0, 2R)."""
+        return label + self.entities
+
+
+def pooling_of(config: TextConfig, encoder: Encoder) -> Pooling:
+    return encoder.pooling if config.pooling == "auto" else config.pooling
+
+
+class TextTransformer(nn.Module):
+    """Vectors of texts and of query texts; a frozen encoder stays outside of the module's parameters."""
+
+    def __init__(self, config: TextConfig, encoder: Encoder):
+        super().__init__()
+        self.config = config
+        self.pooling: Pooling = pooling_of(config, encoder)
+        self.width = config.width or encoder.hidden
+        self.w0 = nn.Linear(encoder.hidden, self.width, bias=False)
+        self.w1 = nn.Linear(self.width, self.width, bias=False)
+        self._encoder = [encoder]  # in a list, where nn.Module does not look for parameters
+        if config.training == "frozen":
+            encoder.model.eval().requires_grad_(False)
+        else:
+            self.bert = encoder.model.requires_grad_(True)
+            if config.dropout is not None:
+                _set_dropout(encoder.model, config.dropout)
+
+    @property
+    def encoder(self) -> Encoder:
+        return self._encoder[0]
+
+    def forward(
+        self,
+        texts: GraphTexts,
+        rows: torch.Tensor,
+        second_rows: torch.Tensor | None = None,
+        cached: bool = False,
+    ) -> torch.Tensor:
+        """Vectors of texts, or of query texts [row‖second row], (n, d).
+
+        `cached` asks for features without gradients where the encoder is trained; while it is fine-tuned in full this
+        is ignored, and in evaluation it needs features as `refresh` leaves them.
+        """
+        x = self.features(texts, rows, second_rows, cached)  # (n, hidden)
+        projected: torch.Tensor = self.w1(functional.silu(self.w0(x)))
+        return projected  # (n, d)
+
+    def features(
+        self, texts: GraphTexts, rows: torch.Tensor, second_rows: torch.Tensor | None = None, cached: bool = False
+    ) -> torch.Tensor:
+        """The pooled outputs of the encoder, (n, hidden)."""
+        if self.config.training == "frozen" or (cached and self._may_use(texts)):
+            if texts.features is None:
+                raise FnftgError("The features of the texts were not computed: call refresh before they are used.")
+            found = texts.features.take(_rows(rows), None if second_rows is None else _rows(second_rows))
+            return torch.from_numpy(found).to(self.w0.weight.device)
+        return self._encode(texts.tokens, rows, second_rows)
+
+    def _may_use(self, texts: GraphTexts) -> bool:
+        if self.config.training == "centre":
+            return True
+        return not self.training and texts.features is not None
+
+    def _encode(self, tokens: TokenStore, rows: torch.Tensor, second_rows: torch.Tensor | None) -> torch.Tensor:
+        """Each distinct text through the encoder once, in batches of similar lengths, then gathered."""
+        if second_rows is None:
+            distinct, inverse = torch.unique(rows, return_inverse=True)
+            first, second = _rows(distinct), None
+        else:
+            distinct, inverse = torch.unique(rows * len(tokens) + second_rows, return_inverse=True)
+            keys = _rows(distinct)
+            first, second = keys // len(tokens), keys % len(tokens)
+        device = self.w0.weight.device
+        if not len(first):
+            return torch.zeros((0, self.encoder.hidden), device=device)
+        encoded, places = [], []
+        for pack in packs(tokens.lengths(first, second), self.config.token_budget):
+            ids, mask, types = tokens.batch(first[pack], None if second is None else second[pack])
+            batch = ids.to(device), mask.to(device), None if types is None else types.to(device)
+            encoded.append(pooled(self.encoder.model, batch, self.pooling))
+            places.append(pack)
+        place = torch.from_numpy(np.argsort(np.concatenate(places))).to(device)  # of each distinct text in `encoded`
+        return torch.cat(encoded).index_select(0, place[inverse.to(device)])
+
+    def refresh(self, texts: GraphTexts) -> None:
+        """Computes the cached features of all texts anew, with the encoder's present weights."""
+        texts.features = FeatureStore.of(self.encoder, texts.tokens, self.pooling, None, self.config.token_budget)
+
+
+def _rows(tensor: torch.Tensor) -> Rows:
+    return tensor.detach().cpu().numpy().astype(np.int64, copy=False)
+
+
+def _set_dropout(model: nn.Module, share: float) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share

@@ -1,0 +1,1 @@
+"""Training that is fast, resumable and distributed."""

@@ -1,0 +1,154 @@
+"""What a training run is told: the model, how it is trained, on which devices; and the recipes that have a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fnftg.errors import FnftgError
+from fnftg.models.fnf import FnFConfig
+from fnftg.models.losses import LossConfig
+from fnftg.ranking.protocols import protocol
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the model is trained.
+
+    Args:
+        epochs: passes over the training triples.
+        batch: triples a step, over all devices; their entities are the negatives of each other.
+        learning_rate: at the start, before the cosine decay; if none is given 1e-5 for every 32 triples of a batch.
+        weight_decay: of RAdam, decoupled.
+        clip: the gradient's norm is cut to this; 0: never.
+        accumulate: batches whose gradients are added up before a step; negatives stay within a batch.
+        loss: the ranking loss.
+        hidden: what is hidden from the ego-graphs of a triple: itself, or every edge of the pair.
+        mask_known: known answers other than the target are no negatives.
+        seed: of the weights, the order of triples, the ego-graphs and dropout.
+        protocol: under which validation and the final test rank: paper, statik or strict.
+        validate_every: epochs between validations.
+        validation_triples: how many val triples are ranked, drawn once; all if none is given.
+        patience: validations without a better MRR after which training stops; never if none is given.
+        refresh_every: with text.training centre, epochs between refreshes of the neighbours' cached vectors.
+        save_every: steps between restart points, which are also made after each epoch.
+        logger: beside log.csv: none, tensorboard, wandb or mlflow.
+    """
+
+    epochs: int = 40
+    batch: int = 128
+    learning_rate: float | None = None
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    accumulate: int = 1
+    loss: LossConfig = field(default_factory=LossConfig)
+    hidden: Literal["target", "pair"] = "target"
+    mask_known: bool = True
+    seed: int = 73
+    protocol: str = "statik"
+    validate_every: int = 1
+    validation_triples: int | None = None
+    patience: int | None = None
+    refresh_every: int = 1
+    save_every: int = 1000
+    logger: Literal["none", "tensorboard", "wandb", "mlflow"] = "none"
+
+    def __post_init__(self) -> None:
+        protocol(self.protocol)
+        for name in ("epochs", "batch", "accumulate", "validate_every", "refresh_every", "save_every"):
+            if getattr(self, name) < 1:
+                raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be at least 1.")
+        for name in ("learning_rate", "validation_triples", "patience"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be above 0.")
+        if self.weight_decay < 0 or self.clip < 0 or self.seed < 0:
+            raise FnftgError("training.weight_decay, training.clip and training.seed must not be negative.")
+
+    @property
+    def first_learning_rate(self) -> float:
+        return self.learning_rate if self.learning_rate is not None else 1e-5 * self.batch / 32
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """On what the model is trained, in the words of Lightning.
+
+    Args:
+        accelerator: cpu, cuda, mps or auto.
+        devices: processes on this machine, each with a device of its own.
+        num_nodes: machines, each started with torchrun.
+        precision: auto, 32-true or bf16-mixed; auto takes bf16 where the hardware has it.
+        threads: of each process on a CPU; all cores shared by the processes if none is given.
+    """
+
+    accelerator: str = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.devices < 1 or self.num_nodes < 1 or (self.threads or 1) < 1:
+            raise FnftgError("trainer.devices, trainer.num_nodes and trainer.threads must be at least 1.")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole run."""
+
+    model: FnFConfig = field(default_factory=FnFConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+
+    def __post_init__(self) -> None:
+        processes = self.trainer.devices * self.trainer.num_nodes
+        if self.training.batch % processes:
+            raise FnftgError(f"A batch of {self.training.batch} cannot be shared by {processes} processes.")
+        if self.model.text.training == "centre" and not self.model.ego_graphs:
+            raise FnftgError("text.training centre is for ego-graphs: without them choose finetune or frozen.")
+
+
+# Recipes by name
+
+SIZES = ("tiny", "mini", "small", "medium", "base")
+PAPER_DATASETS: dict[str, dict[str, Any]] = {  # appendix of the paper
+    "wn18rr": {"model": {"ego": {"limit": 10}, "text": {"words": 24}}, "training": {"epochs": 40}},
+    "fb15k237": {"model": {"ego": {"limit": 40}, "text": {"words": 24}}, "training": {"epochs": 40}},
+    "wikidata5m": {"model": {"ego": {"limit": 1}, "text": {"words": 64}}, "training": {"epochs": 5}},
+}
+FRUGAL: dict[str, Any] = {
+    "model": {
+        "text": {"encoder": "minilm", "training": "frozen", "query": "vector", "width": 256},
+        "graph": {"heads": 4, "modulated_values": True, "dropout": 0.1},
+        "ego": {"limit": 20, "evaluation_limit": 64},
+    },
+    "training": {
+        "epochs": 12,
+        "batch": 512,
+        "learning_rate": 1e-3,
+        "loss": {"name": "infonce", "temperature": 4.0},
+        "validate_every": 2,
+        "validation_triples": 2000,
+    },
+}
+PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """The fields that a named recipe sets: frugal, or dataset-size such as wn18rr-tiny (the paper's FnF-TG)."""
+    if name == "frugal":
+        return FRUGAL
+    dataset, _, size = name.partition("-")
+    if dataset not in PAPER_DATASETS or size not in SIZES:
+        raise FnftgError(f"There is no recipe {name!r}: choose {', '.join(recipes())}, or give a file.")
+    return merged(PAPER_DATASETS[dataset], {"model": {"text": {**PAPER_TEXT, "encoder": size}}})
+
+
+def recipes() -> list[str]:
+    return ["frugal", *(f"{dataset}-{size}" for dataset in PAPER_DATASETS for size in SIZES)]
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Nested fields of `over` upon those of `base`."""
+    both = {key: merged(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(base[key], dict)}
+    return {**base, **over, **both}

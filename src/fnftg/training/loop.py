@@ -1,0 +1,305 @@
+"""The training loop: from a graph and a config to a folder with the best checkpoint.
+
+    RUN/config.json       what it was told
+    RUN/log.csv           loss, learning rate, speed and validation
+    RUN/checkpoint/       the best weights by validation MRR (see models/pretrained.py)
+    RUN/restart/          where to go on after a stop (see restart.py)
+
+Lightning Fabric brings devices, processes and precision; the loop itself is here to be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fnftg.console import say
+from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.neighbours import Neighbours
+from fnftg.errors import FnftgError
+from fnftg.files import new_file
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.models.configs import from_dict
+from fnftg.models.fnf import FnF
+from fnftg.models.predictor import Visible
+from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
+from fnftg.ranking.evaluation import evaluate
+from fnftg.ranking.protocols import protocol
+from fnftg.text.encoders import load_encoder
+from fnftg.text.rows import GraphLines, content_key, texts_key
+from fnftg.text.transformer import GraphTexts
+from fnftg.training import restart
+from fnftg.training.batches import Batch, epoch_order
+from fnftg.training.bar import TrainingBar
+from fnftg.training.config import RunConfig, TrainerConfig
+from fnftg.training.objective import Objective
+from fnftg.training.restart import Place
+
+CONFIG, LOG = "config.json", "log.csv"
+LOG_EVERY = 20  # steps
+
+
+def train(
+    graph: KnowledgeGraph,
+    config: RunConfig,
+    run: Path,
+    cache: Path | None = None,
+    resume: bool = False,
+    after_step: Callable[[int, float], None] | None = None,
+) -> FnF:
+    """Trains and returns the best model; `after_step` is told the step and its loss."""
+    return Run(graph, config, run, cache, resume, after_step).train()
+
+
+def read_config(run: Path) -> RunConfig:
+    """The config that a run was started with."""
+    try:
+        values = json.loads((run / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FnftgError(f"{run} is not the folder of a run: it has no readable {CONFIG}.") from error
+    config: RunConfig = from_dict(RunConfig, values["config"])
+    return config
+
+
+class Run:
+    def __init__(
+        self,
+        graph: KnowledgeGraph,
+        config: RunConfig,
+        run: Path,
+        cache: Path | None,
+        resume: bool,
+        after_step: Callable[[int, float], None] | None,
+    ):
+        if not len(graph.triples("train")):
+            raise FnftgError("The graph has no triples in train: split it first, or import it with its splits.")
+        if len(graph.triples("train")) < config.training.batch:
+            raise FnftgError(
+                f"A batch of {config.training.batch} triples is more than the {len(graph.triples('train'))} in train: "
+                "lower --training.batch."
+            )
+        self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
+        self.fabric = make_fabric(config.trainer)
+        self.first = self.fabric.is_global_zero
+        self.place = Place(graph_key(graph))
+        self._claim(resume)
+        torch.manual_seed(config.training.seed)
+        encoder = load_encoder(config.model.text.encoder, GraphLines(graph))
+        self.model = FnF(config.model, encoder)
+        self.objective = Objective(self.model, config.training.loss)
+        trained = [parameter for parameter in self.objective.parameters() if parameter.requires_grad]
+        self.optimiser = torch.optim.RAdam(
+            trained,
+            lr=config.training.first_learning_rate,
+            weight_decay=config.training.weight_decay,
+            decoupled_weight_decay=True,
+        )
+        if resume:
+            self.place, _ = restart.load(run, self.objective, self.optimiser)
+        if not self.first:
+            self.fabric.barrier()  # the first process computes features, the others find them in the cache
+        self.texts = GraphTexts.of(graph, encoder, config.model.text, cache)
+        if self.first:
+            self.fabric.barrier()
+        train_triples = graph.triples("train")
+        entities, relations = len(graph.entities), len(graph.relations)
+        neighbours = Neighbours.of(train_triples, entities, relations, config.model.ego.directions)
+        self.visible = Visible(self.texts, neighbours)
+        self.known = KnownAnswers.of(train_triples, entities, relations)
+        self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
+
+    def _claim(self, resume: bool) -> None:
+        """Makes the run's folder, or checks that it is this run's."""
+        if resume:
+            if not restart.exists(self.run):
+                raise FnftgError(f"{self.run} has no restart point: train it from the start.")
+            begun = json.loads((self.run / restart.FOLDER / "place.json").read_text(encoding="utf-8"))["graph"]
+            if begun != self.place.graph:
+                raise FnftgError(f"{self.run} was trained on another graph: resume it with the graph it began with.")
+        elif self.first:
+            if self.run.exists() and any(self.run.iterdir()):
+                raise FnftgError(f"{self.run} exists already: go on with --resume {self.run}, or choose another name.")
+            self.run.mkdir(parents=True, exist_ok=True)
+            with new_file(self.run / CONFIG) as path:
+                value = {"graph": str(self.graph.path or ""), "config": asdict(self.config)}
+                path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def steps_an_epoch(self) -> int:
+        return len(self.graph.triples("train")) // self.config.training.batch
+
+    def train(self) -> FnF:
+        training = self.config.training
+        started = time.monotonic() - self.place.seconds
+        bar = TrainingBar(training.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
+        try:
+            with bar:
+                while self.place.epoch < training.epochs and not self.is_over():
+                    self.epoch(bar, started)
+        except (KeyboardInterrupt, SystemExit):
+            self.save()
+            say(f"Stopped after step {self.place.step:,}; go on with: fnftg train --resume {self.run}")
+            raise
+        return self.finish()
+
+    def is_over(self) -> bool:
+        patience = self.config.training.patience
+        waited = (self.place.epoch - self.place.best_epoch) // self.config.training.validate_every
+        return patience is not None and waited >= patience
+
+    def epoch(self, bar: TrainingBar, started: float) -> None:
+        place, training = self.place, self.config.training
+        order = epoch_order(len(self.graph.triples("train")), training.seed, place.epoch)
+        if self.config.model.text.training == "centre" and place.epoch % training.refresh_every == 0:
+            self.model.tt.refresh(self.texts)
+        self.wrapped.train()
+        for index in range(place.step - place.epoch * self.steps_an_epoch, self.steps_an_epoch):
+            loss = self.step(order, index)
+            place.step += 1
+            place.seconds = time.monotonic() - started
+            bar.advance(loss)
+            if place.step % LOG_EVERY == 0:
+                self.log(loss=loss, learning_rate=self.learning_rate(), triples_per_second=bar.speed)
+            if self.after_step is not None:
+                self.after_step(place.step, loss)
+            if place.step % training.save_every == 0 and index + 1 < self.steps_an_epoch:
+                self.save()
+        place.epoch += 1
+        if place.epoch % training.validate_every == 0 or place.epoch == training.epochs:
+            self.validate(loss)
+        place.seconds = time.monotonic() - started
+        self.save()
+
+    def step(self, order: Any, index: int) -> float:
+        """One batch; a function of the weights, the seed, the epoch and the step."""
+        training, place = self.config.training, self.place
+        rows = order[index * training.batch : (index + 1) * training.batch]
+        triples = self.graph.triples("train")[rows]
+        batch = Batch.of(triples, len(self.graph.relations), self.fabric.global_rank, self.fabric.world_size)
+        key = (training.seed, place.epoch, place.step)
+        egos = self.visible.ego_graphs(
+            self.model.ego, batch.queries.centres, batch.hidden(training.hidden), key, batch.streams, training=True
+        )
+        negatives = batch.negatives(self.known)
+        if not training.mask_known:
+            negatives = batch.columns != batch.queries.answers[:, None]
+        torch.manual_seed(
+            int(np.random.SeedSequence([*key, self.fabric.global_rank]).generate_state(1, np.uint64)[0] >> 1)
+        )
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.learning_rate()
+        last_of_several = (place.step + 1) % training.accumulate == 0
+        with self.fabric.no_backward_sync(self.wrapped, enabled=not last_of_several):
+            loss = self.wrapped(self.texts, batch, egos, negatives)
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise FnftgError(
+                    f"The loss is {value} at step {place.step + 1}: nothing was overwritten; lower --training.learning_rate "
+                    "(now {:g}) and train again.".format(training.first_learning_rate)
+                )
+            self.fabric.backward(loss / training.accumulate)
+        if last_of_several:
+            if training.clip:
+                self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=training.clip)
+            self.stepper.step()
+            self.stepper.zero_grad()
+        return value
+
+    def learning_rate(self) -> float:
+        """Cosine decay from the first rate to 0 over the whole run."""
+        share = self.place.step / max(self.config.training.epochs * self.steps_an_epoch, 1)
+        return self.config.training.first_learning_rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
+
+    def validate(self, loss: float) -> None:
+        """Ranks the val triples and keeps the checkpoint if it is the best so far."""
+        training, place = self.config.training, self.place
+        if not len(self.graph.triples("val")):
+            return
+        found = None
+        if self.first:
+            found = self.ranked("val", training.validation_triples)
+            self.log(loss=loss, val_mrr=found["mrr"], val_hits_at_1=found["hits@1"], val_hits_at_10=found["hits@10"])
+            say(
+                f"epoch {place.epoch}/{training.epochs}  loss {loss:.4f}  val MRR {found['mrr']:.4f}  "
+                f"Hits@1 {found['hits@1']:.4f}  Hits@10 {found['hits@10']:.4f}  {place.seconds:.0f} s"
+            )
+        mrr = float(self.fabric.broadcast(found["mrr"] if found else 0.0))
+        if mrr > place.best:
+            place.best, place.best_epoch = mrr, place.epoch
+            if self.first:
+                save_pretrained(self.model, self.run / CHECKPOINT, {"val": found, "epoch": place.epoch}, force=True)
+
+    def ranked(self, split: str, sample: int | None = None) -> dict[str, Any]:
+        return evaluate(self.model, self.graph, self.texts, split, protocol(self.config.training.protocol), sample)
+
+    def finish(self) -> FnF:
+        """The best weights, tested once where the graph has a test split."""
+        if self.first:
+            if not (self.run / CHECKPOINT).exists():
+                save_pretrained(self.model, self.run / CHECKPOINT, {"epoch": self.place.epoch}, force=True)
+            best = from_pretrained(self.run)
+            self.model.load_state_dict(best.state_dict())
+            metrics = json.loads((self.run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
+            if len(self.graph.triples("test")) and "test" not in metrics:
+                metrics = {**metrics, "test": self.ranked("test"), "protocol": self.config.training.protocol}
+                metrics["training_seconds"] = round(self.place.seconds, 1)
+                save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
+        self.fabric.barrier()
+        return self.model.eval()
+
+    def log(self, **values: float) -> None:
+        if self.first:
+            place = self.place
+            self.place.log.append(
+                {"step": place.step, "epoch": place.epoch, "seconds": round(place.seconds, 2), **values}
+            )
+
+    def save(self) -> None:
+        """A restart point, and the log as it was then."""
+        if not self.first:
+            return
+        restart.save(self.run, self.objective, self.optimiser, self.place, {})
+        columns = list(dict.fromkeys(column for row in self.place.log for column in row))
+        lines = [
+            ",".join(columns),
+            *(",".join(str(row.get(column, "")) for column in columns) for row in self.place.log),
+        ]
+        with new_file(self.run / LOG, force=True) as path:
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def graph_key(graph: KnowledgeGraph) -> str:
+    """Tells graphs apart that a run could be resumed with."""
+    triples = [
+        hashlib.sha256(np.ascontiguousarray(graph.splits[split]).data).hexdigest() for split in sorted(graph.splits)
+    ]
+    return content_key(texts_key(graph), *sorted(graph.splits), *triples)
+
+
+def make_fabric(config: TrainerConfig) -> Any:
+    from lightning.fabric import Fabric
+
+    precision = config.precision
+    if precision == "auto":
+        precision = "bf16-mixed" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "32-true"
+    processes = config.devices * config.num_nodes
+    fabric = Fabric(
+        accelerator=config.accelerator,
+        devices=config.devices,
+        num_nodes=config.num_nodes,
+        precision=precision,
+        strategy="ddp" if processes > 1 else "auto",
+    )
+    fabric.launch()
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    return fabric

@@ -1,0 +1,83 @@
+"""Restart points: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
+
+Randomness is a function of (seed, epoch, step) and the learning rate one of the step, so weights, the optimiser's moments
+and the place in the run are everything.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from fnftg.errors import FnftgError
+from fnftg.files import new_folder
+
+FOLDER = "restart"
+
+
+@dataclass
+class Place:
+    """Where a run is: `step` steps are done, `epoch` epochs are complete."""
+
+    graph: str  # key of the graph that it trains on
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    best: float = -1.0
+    best_epoch: int = 0
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+
+def save(
+    run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, place: Place, extra: dict[str, torch.Tensor]
+) -> None:
+    """Replaces the run's restart point in one step; a crash leaves the old one."""
+    with new_folder(run / FOLDER, force=True) as folder:
+        save_file(
+            {name: tensor.contiguous() for name, tensor in trained_state(module).items()},
+            folder / "weights.safetensors",
+        )
+        save_file(_flat(optimiser), folder / "optimiser.safetensors")
+        if extra:
+            save_file(extra, folder / "extra.safetensors")
+        (folder / "place.json").write_text(json.dumps(vars(place)), encoding="utf-8")
+
+
+def exists(run: Path) -> bool:
+    return (run / FOLDER / "place.json").is_file()
+
+
+def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Place, dict[str, torch.Tensor]]:
+    folder = run / FOLDER
+    try:
+        module.load_state_dict(load_file(folder / "weights.safetensors"), strict=False)
+        _restore(optimiser, load_file(folder / "optimiser.safetensors"))
+        extra = load_file(folder / "extra.safetensors") if (folder / "extra.safetensors").exists() else {}
+        return Place(**json.loads((folder / "place.json").read_text(encoding="utf-8"))), extra
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        raise FnftgError(f"The restart point {folder} cannot be read ({error}): train from the start.") from error
+
+
+def trained_state(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach() for name, tensor in module.state_dict().items()}
+
+
+def _flat(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    state = optimiser.state_dict()["state"]
+    return {
+        f"{index}.{name}": tensor.contiguous() for index, values in state.items() for name, tensor in values.items()
+    }
+
+
+def _restore(optimiser: torch.optim.Optimizer, flat: dict[str, torch.Tensor]) -> None:
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in flat.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
