@@ -63,15 +63,20 @@ def seen_from(target: Triple, end: str, label_of: int = RELATIONS) -> tuple[int,
     return (head, tail, relation) if end == "head" else (tail, head, label_of + relation)
 
 
-def draw(
+def draw_all(
     neighbours: Neighbours, centre: int, limit: int, hidden: tuple[int, int, str] | None = None, **more: Any
-) -> Any:
-    """The ego-graph of one centre as a list of (neighbour, label, second label or -1)."""
+) -> list[list[tuple[int, int, int]]]:
+    """Ego-graphs of one centre from 16 streams, each a list of (neighbour, label, second label or -1)."""
     secret = None
     if hidden is not None:
-        secret = Hidden(np.array([hidden[0]], np.int32), np.array([hidden[1]], np.int32), hidden[2])  # type: ignore[arg-type]
+        secret = Hidden(np.full(16, hidden[0], np.int32), np.full(16, hidden[1], np.int32), hidden[2])  # type: ignore[arg-type]
     key = more.pop("key", (0, 0, 0))
-    return listed(sample(neighbours, np.array([centre], np.int32), limit, key, secret, **more))[0]
+    return listed(sample(neighbours, np.full(16, centre, np.int32), limit, key, secret, **more))
+
+
+def draw(*arguments: Any, **more: Any) -> list[tuple[int, int, int]]:
+    """The first of them."""
+    return draw_all(*arguments, **more)[0]
 
 
 def listed(egos: EgoGraphs) -> list[list[tuple[int, int, int]]]:
@@ -243,8 +248,8 @@ def test_target_in_the_graph_or_not_the_ego_graph_has_the_same_bits(
     if what == "pair":
         without = [known for known in without if {known[0], known[2]} != {target[0], target[2]}]
     graphs = [without, [*triples, target], [*triples, target, target]]
-    found = [draw(build(graph, directions), centre, limit, hidden, **options) for graph in graphs]
-    found.append(draw(build(without, directions), centre, limit, **options))  # nothing needs hiding there
+    found = [draw_all(build(graph, directions), centre, limit, hidden, **options) for graph in graphs]
+    found.append(draw_all(build(without, directions), centre, limit, **options))  # nothing needs hiding there
     assert found.count(found[0]) == len(found)
 
 
@@ -269,10 +274,10 @@ def test_relabelling_the_target_changes_no_bit(
     for relabelled in labelled:
         neighbours = build([*others, relabelled], directions)
         centre, entity, label = seen_from(relabelled, end)
-        found.append(draw(neighbours, centre, limit, (entity, label, what), **options))
+        found.append(draw_all(neighbours, centre, limit, (entity, label, what), **options))
         if what == "pair":  # hidden whatever its label, also when the query asks for another
             centre, entity, label = seen_from(target, end)
-            found.append(draw(neighbours, centre, limit, (entity, label, what), **options))
+            found.append(draw_all(neighbours, centre, limit, (entity, label, what), **options))
     assert found.count(found[0]) == len(found)
 
 
@@ -323,7 +328,7 @@ def test_two_hops_walk_over_visible_edges_only_and_never_back_to_the_centre(
         assert step(centre, first, middle) not in forbidden
         onward = [] if middle == centre else [edge for edge in visible[middle] if edge[0] != centre]
         assert not {step(middle, second, other) for other, second in onward} & forbidden
-        taken = [walk for walk in walks[len(expected) : len(expected) + min(second_limit, len(onward))]]
+        taken = walks[len(expected) : len(expected) + min(second_limit, len(onward))]
         edges = [(other, second) for other, _, second in taken]
         assert edges == sorted(set(edges)) and set(edges) <= set(onward)
         assert all(label == first for _, label, _ in taken) and len(taken) == min(second_limit, len(onward))

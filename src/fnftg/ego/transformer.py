@@ -1,8 +1,8 @@
 """The Graph Transformer Encoder (GT): from a centre's vector and its ego-graph to the entity's embedding.
 
-The paper's layer is quadratic in the ego-graph, but only the centre is read out of the last one, so only the centre's row
-of attention is computed there: exactly the paper's result at a cost linear in the neighbours, ragged, never padded. Keys,
-values and the relations' modulation run over distinct nodes and labels; per edge only elementwise work remains.
+The paper's layer is quadratic in the ego-graph, but only the centre is read out of the last one, so only the centre's
+row of attention is computed there: exactly the paper's result at a cost linear in the neighbours, ragged, never padded.
+Keys, values and the relations' modulation run over distinct nodes and labels; per edge only elementwise work remains.
 """
 
 from __future__ import annotations
@@ -20,15 +20,25 @@ from fnftg.kernels.segments import attend
 
 @dataclass(frozen=True)
 class GraphTransformerConfig:
-    """The paper's layer is the default; the switches are its ablations and what goes beyond it."""
+    """The paper's layer is the default; the switches are its ablations and what goes beyond it.
 
-    layers: int = 1  # how many GT layers; all but the last are quadratic in the ego-graph
-    heads: int = 1  # attention heads; the paper's formula has one
-    relations: bool = True  # r_ij: edges modulate the attention by their label's text
-    segments: bool = True  # s[CENTRE] and s[NEIGHBOUR] are added to the inputs
-    modulated_values: bool = False  # beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are
-    feed_forward: float = 8 / 3  # width of the SwiGLU layer as a multiple of d
-    dropout: float = 0.0  # after attention, after the feed-forward layer and on the attention's inputs
+    Args:
+        layers: how many GT layers; all but the last are quadratic in the ego-graph.
+        heads: attention heads; the paper's formula has one.
+        relations: r_ij: edges modulate the attention by their label's text.
+        segments: s[CENTRE] and s[NEIGHBOUR] are added to the inputs.
+        modulated_values: beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are.
+        feed_forward: width of the SwiGLU layer as a multiple of d.
+        dropout: after the attention and after the feed-forward layer.
+    """
+
+    layers: int = 1
+    heads: int = 1
+    relations: bool = True
+    segments: bool = True
+    modulated_values: bool = False
+    feed_forward: float = 8 / 3
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         if self.layers < 1 or self.heads < 1:
@@ -137,7 +147,7 @@ class GraphLayer(nn.Module):
             self.split(part(normed)) for part in (self.query, self.key, self.value)
         )  # (n, size, h, d/h)
         key_factors, value_factors = self.modulation(labels)
-        # Only the row and the column of the centre have edges, hence labels: r_ij for one end in the centre, else identity.
+        # Only edges have labels, and each has one end in the centre: elsewhere r_ij is the identity.
         scores = torch.einsum("nihd,njhd->nhij", query, key)
         if key_factors is not None:
             factors = x.new_ones(x.shape)

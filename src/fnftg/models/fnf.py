@@ -20,15 +20,25 @@ from fnftg.text.transformer import GraphTexts, TextTransformer
 
 @dataclass(frozen=True)
 class FnFConfig:
-    """FnF-TG by default; without ego-graphs and relation conditioning it is FnF-T."""
+    """FnF-TG by default; without ego-graphs and relation conditioning it is FnF-T.
+
+    Args:
+        text: the Text Transformer (TT).
+        graph: the Graph Transformer (GT).
+        ego: the ego-graphs.
+        ego_graphs: E(h) and E(t) are read; if not, entities are their texts alone.
+        relation_conditioning: queries are [h‖r] and [t‖r⁻¹]; if not, their centres do not know the relation.
+        score: transe (L1), distmult, complex or simple.
+        normalise: entity vectors have length 1, as in BLP.
+    """
 
     text: TextConfig = field(default_factory=TextConfig)
     graph: GraphTransformerConfig = field(default_factory=GraphTransformerConfig)
     ego: EgoConfig = field(default_factory=EgoConfig)
-    ego_graphs: bool = True  # E(h), E(t): off, entities are their texts alone
-    relation_conditioning: bool = True  # [h‖r], [t‖r⁻¹]: off, a query's centre does not know its relation
+    ego_graphs: bool = True
+    relation_conditioning: bool = True
     score: ScoreName = "transe"
-    normalise: bool = False  # entity vectors of length 1, as BLP has them
+    normalise: bool = False
 
     def __post_init__(self) -> None:
         if self.score not in SCORES:

@@ -19,13 +19,21 @@ from fnftg.errors import FnftgError
 
 @dataclass(frozen=True)
 class LossConfig:
-    name: Literal["margin", "infonce"] = "margin"  # margin is the paper's; infonce learns faster from frozen texts
-    margin: float = 1.0  # of the margin loss, and subtracted from the true answer's score by infonce (usually 0 there)
-    average: Literal["pairs", "violating", "hardest"] = (
-        "pairs"  # margin: over all pairs, those above 0, or the worst each
-    )
-    temperature: float = 1.0  # infonce: what scores are divided by at the start; learned from there
-    label_smoothing: float = 0.0  # infonce
+    """What a batch of scores is trained for.
+
+    Args:
+        name: margin, the paper's, or infonce, which learns faster from frozen texts.
+        margin: of the margin loss.
+        average: of the margin loss: over all pairs, over the violating ones, or over the hardest of each query.
+        temperature: of infonce: what scores are divided by at the start; learned from there.
+        label_smoothing: of infonce.
+    """
+
+    name: Literal["margin", "infonce"] = "margin"
+    margin: float = 1.0
+    average: Literal["pairs", "violating", "hardest"] = "pairs"
+    temperature: float = 1.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         if self.name not in ("margin", "infonce") or self.average not in ("pairs", "violating", "hardest"):

@@ -20,14 +20,23 @@ Integers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class EgoConfig:
-    """Which neighbours a centre sees."""
+    """Which neighbours a centre sees.
 
-    limit: int = 10  # neighbours at most, in training
-    evaluation_limit: int | None = None  # neighbours at most, in evaluation and prediction; None: as in training
-    directions: Literal["both", "out"] = "both"  # incoming edges too, labelled with the inverse relation's text
-    method: Literal["uniform", "rare"] = "uniform"  # rare: prefers edges of rare relations
-    hops: Literal[1, 2] = 1  # 2: also the neighbours' neighbours
-    second_limit: int = 5  # neighbours' neighbours at most, for each neighbour
+    Args:
+        limit: neighbours at most, in training.
+        evaluation_limit: neighbours at most, in evaluation and prediction; as in training if none is given.
+        directions: both, incoming edges having the inverse relation's text, or out.
+        method: uniform, or rare: prefers edges of rare relations.
+        hops: 1, or 2: also the neighbours' neighbours.
+        second_limit: neighbours' neighbours at most, for each neighbour.
+    """
+
+    limit: int = 10
+    evaluation_limit: int | None = None
+    directions: Literal["both", "out"] = "both"
+    method: Literal["uniform", "rare"] = "uniform"
+    hops: Literal[1, 2] = 1
+    second_limit: int = 5
 
     def __post_init__(self) -> None:
         if self.limit < 0 or self.second_limit < 0 or (self.evaluation_limit or 0) < 0:

@@ -1,7 +1,7 @@
 """Scores f(h, r, t) as a comparison of two vectors: the query's point, which knows the relation, and the candidate's.
 
-A tail query (h, r, ·) has the point of h and r, a head query (·, r, t) that of t and r; every candidate is then compared
-with the point alone, so that all candidates are embedded once.
+A tail query (h, r, ·) has the point of h and r, a head query (·, r, t) that of t and r; every candidate is then
+compared with the point alone, so that all candidates are embedded once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Filtered ranks of the true answers: every candidate embedded once, every query once, the true answer once more with the
-target hidden."""
+"""Filtered ranks of the true answers.
+
+Every candidate is embedded once, every query once, and the true answer once more with the target hidden."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def filtered_ranks(
     known: KnownAnswers,
     hidden: str,
 ) -> npt.NDArray[np.float64]:
-    """The rank of each query's answer (q,) among the candidates that are not other known answers; ties take the mean."""
+    """The rank of each query's answer (q,) among the candidates that are no other known answers; ties take the mean."""
     was_training = model.training
     model.eval()
     vectors = candidate_vectors(model, visible, candidates)  # (n, d)

@@ -32,6 +32,7 @@ class TrainingConfig:
         patience: validations without a better MRR after which training stops; never if none is given.
         refresh_every: with text.training centre, epochs between refreshes of the neighbours' cached vectors.
         save_every: steps between restart points, which are also made after each epoch.
+        log_every: steps between lines of the log.
         logger: beside log.csv: none, tensorboard, wandb or mlflow.
     """
 
@@ -51,11 +52,12 @@ class TrainingConfig:
     patience: int | None = None
     refresh_every: int = 1
     save_every: int = 1000
+    log_every: int = 20
     logger: Literal["none", "tensorboard", "wandb", "mlflow"] = "none"
 
     def __post_init__(self) -> None:
         protocol(self.protocol)
-        for name in ("epochs", "batch", "accumulate", "validate_every", "refresh_every", "save_every"):
+        for name in ("epochs", "batch", "accumulate", "validate_every", "refresh_every", "save_every", "log_every"):
             if getattr(self, name) < 1:
                 raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be at least 1.")
         for name in ("learning_rate", "validation_triples", "patience"):

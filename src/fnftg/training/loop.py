@@ -38,14 +38,13 @@ from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
 from fnftg.text.transformer import GraphTexts
 from fnftg.training import restart
-from fnftg.training.batches import Batch, epoch_order
 from fnftg.training.bar import TrainingBar
+from fnftg.training.batches import Batch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.objective import Objective
 from fnftg.training.restart import Place
 
 CONFIG, LOG = "config.json", "log.csv"
-LOG_EVERY = 20  # steps
 
 
 def train(
@@ -62,12 +61,24 @@ def train(
 
 def read_config(run: Path) -> RunConfig:
     """The config that a run was started with."""
-    try:
-        values = json.loads((run / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FnftgError(f"{run} is not the folder of a run: it has no readable {CONFIG}.") from error
-    config: RunConfig = from_dict(RunConfig, values["config"])
+    config: RunConfig = from_dict(RunConfig, _read_start(run)["config"])
     return config
+
+
+def run_graph(run: Path) -> str:
+    """The store that a run was started with."""
+    store: str = _read_start(run)["graph"]
+    if not store:
+        raise FnftgError(f"{run} was trained on a graph that is no store: name the graph again.")
+    return store
+
+
+def _read_start(run: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads((run / CONFIG).read_text(encoding="utf-8"))
+        return {"graph": values["graph"], "config": values["config"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FnftgError(f"{run} is not the folder of a run: it has no readable {CONFIG}.") from error
 
 
 class Run:
@@ -88,7 +99,7 @@ class Run:
                 "lower --training.batch."
             )
         self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
-        self.fabric = make_fabric(config.trainer)
+        self.fabric = make_fabric(config.trainer, make_logger(config.training.logger, run))
         self.first = self.fabric.is_global_zero
         self.place = Place(graph_key(graph))
         self._claim(resume)
@@ -167,7 +178,7 @@ class Run:
             place.step += 1
             place.seconds = time.monotonic() - started
             bar.advance(loss)
-            if place.step % LOG_EVERY == 0:
+            if place.step % training.log_every == 0:
                 self.log(loss=loss, learning_rate=self.learning_rate(), triples_per_second=bar.speed)
             if self.after_step is not None:
                 self.after_step(place.step, loss)
@@ -200,11 +211,11 @@ class Run:
         last_of_several = (place.step + 1) % training.accumulate == 0
         with self.fabric.no_backward_sync(self.wrapped, enabled=not last_of_several):
             loss = self.wrapped(self.texts, batch, egos, negatives)
-            value = float(loss.detach())
+            value = float(self.fabric.all_reduce(loss.detach(), reduce_op="mean"))
             if not math.isfinite(value):
                 raise FnftgError(
-                    f"The loss is {value} at step {place.step + 1}: nothing was overwritten; lower --training.learning_rate "
-                    "(now {:g}) and train again.".format(training.first_learning_rate)
+                    f"The loss is {value} at step {place.step + 1}: nothing was overwritten; train again with a "
+                    f"--training.learning_rate below {training.first_learning_rate:g}."
                 )
             self.fabric.backward(loss / training.accumulate)
         if last_of_several:
@@ -259,9 +270,8 @@ class Run:
     def log(self, **values: float) -> None:
         if self.first:
             place = self.place
-            self.place.log.append(
-                {"step": place.step, "epoch": place.epoch, "seconds": round(place.seconds, 2), **values}
-            )
+            place.log.append({"step": place.step, "epoch": place.epoch, "seconds": round(place.seconds, 2), **values})
+            self.fabric.log_dict(values, step=place.step)
 
     def save(self) -> None:
         """A restart point, and the log as it was then."""
@@ -285,7 +295,25 @@ def graph_key(graph: KnowledgeGraph) -> str:
     return content_key(texts_key(graph), *sorted(graph.splits), *triples)
 
 
-def make_fabric(config: TrainerConfig) -> Any:
+def make_logger(name: str, run: Path) -> Any:
+    """A logger of Lightning's beside our own log.csv."""
+    if name == "none":
+        return []
+    try:
+        if name == "tensorboard":
+            from lightning.fabric.loggers import TensorBoardLogger
+
+            return TensorBoardLogger(run, name="tensorboard", version="")
+        from lightning.pytorch import loggers
+
+        if name == "wandb":
+            return loggers.WandbLogger(project="fnftg", name=run.name, save_dir=run)
+        return loggers.MLFlowLogger(experiment_name="fnftg", run_name=run.name)
+    except ImportError as error:
+        raise FnftgError(f"The logger {name} needs a package that is not installed: pip install {name}.") from error
+
+
+def make_fabric(config: TrainerConfig, logger: Any) -> Any:
     from lightning.fabric import Fabric
 
     precision = config.precision
@@ -298,6 +326,7 @@ def make_fabric(config: TrainerConfig) -> Any:
         num_nodes=config.num_nodes,
         precision=precision,
         strategy="ddp" if processes > 1 else "auto",
+        loggers=logger,
     )
     fabric.launch()
     if config.threads is not None:

@@ -1,7 +1,7 @@
 """Restart points: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
 
-Randomness is a function of (seed, epoch, step) and the learning rate one of the step, so weights, the optimiser's moments
-and the place in the run are everything.
+Randomness is a function of (seed, epoch, step) and the learning rate one of the step, so the weights, the optimiser's
+moments and the place in the run are everything.
 """
 
 from __future__ import annotations

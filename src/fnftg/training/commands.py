@@ -1,0 +1,92 @@
+"""`fnftg train`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_json, print_table
+from fnftg.errors import FnftgError
+from fnftg.kg.commands.arguments import GRAPH_HELP, examples
+from fnftg.kg.datasets import data_home
+from fnftg.kg.opening import open_graph
+from fnftg.models.configs import from_dict
+from fnftg.models.pretrained import CHECKPOINT
+from fnftg.training.config import RunConfig, recipe, recipes
+
+
+def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    chosen = parse(parser, arguments)
+    from fnftg.training.loop import read_config, run_graph
+    from fnftg.training.loop import train as train_graph
+
+    if chosen.resume:
+        run = Path(chosen.resume)
+        config, graph = read_config(run), open_graph(chosen.graph or run_graph(run))
+    else:
+        if not chosen.graph or not chosen.output:
+            parser.error("a graph and -o RUN are needed, or --resume RUN")
+        run, graph = Path(chosen.output), open_graph(chosen.graph)
+        config = RunConfig(chosen.model, chosen.training, chosen.trainer)
+    train_graph(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
+    metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
+    print_json(metrics) if chosen.json else print_metrics(run, metrics)
+
+
+def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
+    """Every field of the config as an option; what a recipe or a file sets are their defaults."""
+    from jsonargparse import ArgumentParser
+
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("--config")
+    named = first.parse_known_args(arguments)[0].config
+    config = from_dict(RunConfig, fields_of(named)) if named else RunConfig()
+    parser = ArgumentParser(
+        prog=outline.prog,
+        description=outline.description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        epilog=examples(
+            "fnftg train wordnet-animals -o animals --config frugal",
+            "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --training.batch 256 --trainer.devices 2",
+            "fnftg train --resume wn18rr",
+        ),
+    )
+    parser.add_argument("graph", nargs="?", help=GRAPH_HELP)
+    parser.add_argument("-o", "--output", metavar="RUN", help="the folder to make")
+    parser.add_argument("--config", metavar="NAME_OR_FILE", help=f"{', '.join(recipes())}; or a YAML or JSON file")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    for name in ("model", "training", "trainer"):
+        parser.add_argument(f"--{name}", type=type(getattr(config, name)), default=getattr(config, name))
+    return parser.instantiate(parser.parse_args(arguments))
+
+
+def fields_of(name: str) -> dict[str, Any]:
+    """The nested fields of a named recipe or of a file."""
+    path = Path(name)
+    if not path.is_file():
+        return recipe(name)
+    import yaml
+
+    try:
+        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise FnftgError(f"{path} cannot be read as YAML or JSON: {' '.join(str(error).split())}.") from error
+    if not isinstance(fields, dict):
+        raise FnftgError(f"{path} holds no fields: write them as in model: {{ego: {{limit: 10}}}}.")
+    return fields
+
+
+def print_metrics(run: Path, metrics: dict[str, Any]) -> None:
+    columns = ("mrr", "hits@1", "hits@3", "hits@10")
+    rows = [
+        (split, *(f"{metrics[split][name]:.4f}" for name in columns), metrics[split]["queries"])
+        for split in ("val", "test")
+        if split in metrics
+    ]
+    note = f"Protocol {metrics['protocol']}." if "protocol" in metrics else None
+    title = f"{run}: best after epoch {metrics['epoch']}"
+    print_table(title, ["split", "MRR", "Hits@1", "Hits@3", "Hits@10", "queries"], rows, note)
