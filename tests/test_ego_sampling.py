@@ -30,7 +30,7 @@ whats = st.sampled_from(["target", "pair"])
 hops = st.sampled_from([1, 2])
 limits = st.integers(0, 8)
 keys = st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3)
-quickly = settings(deadline=None, max_examples=200)
+quickly = settings(deadline=None, max_examples=100)
 
 
 def array(triples: Any) -> np.ndarray:
@@ -379,8 +379,8 @@ def test_each_part_of_the_key_and_the_stream_change_the_sample() -> None:
 
 @pytest.mark.parametrize("method", ["uniform", "rare"])
 def test_every_set_of_edges_is_as_likely(method: Any) -> None:
-    """With one relation `rare` is uniform too. Chi-square of 30 degrees of freedom: below 70 but for 5 in 100,000."""
-    neighbours = build([(0, 0, tail) for tail in range(1, 9)], entities=9)  # 8 edges, 2 of them hidden
+    """With one relation `rare` is uniform too. A chi-square of 34 degrees of freedom is below 80 almost always."""
+    neighbours = build([(0, 0, tail) for tail in range(1, 9)], entities=9)  # 8 edges, one of them hidden
     draws, hidden_tail = 35_000, 4
     centres = np.zeros(draws, np.int32)
     hidden = Hidden(np.full(draws, hidden_tail, np.int32), centres)

@@ -7,6 +7,7 @@ spilled to disk as they come and put in the order of the entities at the end, so
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,13 +19,11 @@ from fnftg.console import progress
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_rank
 from fnftg.kg.readable import readable
-from fnftg.kg.store import KINDS, as_chunk, seal, sorted_rows, write_array, write_strings
+from fnftg.kg.rows import Keys, Rows, RowTable, byte_order, gather, untidy, without_repeats
+from fnftg.kg.store import KINDS, seal, write_array, write_strings
+from fnftg.kg.strings import Bytes, Offsets, Strings, as_series
 
 GATHERED_BYTES = 1 << 24  # how much text is put in order at a time
-
-
-class HashCollisionError(Exception):
-    """Two ids have the same 64-bit hash: to be tried again with another seed."""
 
 
 class IdPool:
@@ -32,65 +31,74 @@ class IdPool:
 
     def __init__(self, seed: int):
         self.seed = seed
-        self.compacted = pl.DataFrame(schema={"id": pl.String, "key": pl.UInt64, "check": pl.UInt64})
-        self.pending: list[pl.DataFrame] = []
+        self.table = RowTable()
+        self.lines: list[bytes] = []
+        self.sizes = [np.zeros(1, np.int64)]  # of the lines
 
     def keys(self, ids: pl.Series) -> pl.Series:
-        return ids.hash(2 * self.seed).alias("key")
+        return ids.hash(2 * self.seed)
 
-    def add(self, ids: pl.Series, keys: pl.Series) -> None:
-        """Adds the distinct ones of `ids`, whose keys are given."""
-        check = ids.hash(2 * self.seed + 1).alias("check")
-        self.pending.append(first_of_each(pl.DataFrame([ids.alias("id"), keys.alias("key"), check])))
-        if sum(map(len, self.pending)) > max(len(self.compacted), 1_000_000):
-            self.distinct()
+    def hashes(self, *columns: pl.Series) -> tuple[Keys, Keys]:
+        """Keys and checks of the ids, line by line."""
+        keys = [self.keys(ids).to_numpy() for ids in columns]
+        checks = [ids.hash(2 * self.seed + 1).to_numpy() for ids in columns]
+        return np.stack(keys, axis=1).reshape(-1), np.stack(checks, axis=1).reshape(-1)
 
-    def distinct(self) -> pl.DataFrame:
-        """(id, key, check), one row an id."""
-        if self.pending:
-            self.compacted = first_of_each(pl.concat([self.compacted, *self.pending]))
-            self.pending = []
-        return self.compacted
+    def add(self, place: str, *columns: pl.Series) -> Rows:
+        """The row of each id, (lines, columns); ids that are new get the next rows, line by line."""
+        rows, first = self.table.add(*self.hashes(*columns))
+        if len(first):
+            line, column = np.divmod(first, len(columns))
+            lines, offsets = id_lines(pl.concat(columns).gather(column * len(columns[0]) + line), place)
+            self.lines.append(lines.tobytes())
+            self.sizes.append(np.diff(offsets))
+        return rows.reshape(-1, len(columns))
 
-
-def first_of_each(ids: pl.DataFrame) -> pl.DataFrame:
-    """The first row of each key; as many keys as checks means that no two ids share a key."""
-    first = ids.unique("key", keep="first", maintain_order=True)
-    if ids["check"].n_unique() != len(first):
-        raise HashCollisionError
-    return first
+    def strings(self) -> Strings:
+        return Strings(np.frombuffer(b"".join(self.lines), np.uint8), np.cumsum(np.concatenate(self.sizes)))
 
 
 class TextSpill:
-    """Texts in the order in which they come: their bytes on disk, and for each the key of its owner and its place."""
+    """Texts in the order in which they come: their lines on disk, and for each its owner's hashes and its place."""
 
     def __init__(self, path: Path):
         self.path = path
         self.path.touch()
         self.end = 0
-        self.index = [pl.DataFrame(schema={"key": pl.UInt64, "start": pl.Int64, "bytes": pl.Int64})]
+        self.index: list[tuple[Keys, Keys, Offsets, Offsets]] = []  # key, check, start, size
 
-    def add(self, keys: pl.Series, texts: pl.Series) -> None:
+    def add(self, keys: Keys, checks: Keys, texts: pl.Series) -> None:
         """Keeps the texts that are not empty, on one line each: runs of white space become one space."""
-        untidy = texts.str.contains(r"\s\s|[^\S ]")
-        if untidy.any():
-            texts = texts.zip_with(~untidy.fill_null(False), texts.str.replace_all(r"\s+", " "))
-        texts = texts.str.strip_chars()
-        present = (texts.str.len_bytes() > 0).fill_null(False)
-        keys, texts = keys.filter(present), texts.filter(present)
-        lengths = texts.str.len_bytes().cast(pl.Int64)
-        data = ("".join(texts.to_list())).encode() if len(texts) else b""
-        starts = self.end + lengths.cum_sum() - lengths
-        self.index.append(pl.DataFrame({"key": keys, "start": starts, "bytes": lengths}))
-        with open(self.path, "ab") as file:
-            file.write(data)
-        self.end += len(data)
+        lines, offsets = lines_of(texts)
+        to_tidy = untidy(lines, offsets)
+        if to_tidy.any():
+            tidied = texts.str.replace_all(r"\s+", " ").str.strip_chars(" ")
+            lines, offsets = lines_of(tidied.zip_with(pl.Series(to_tidy), texts))
+        sizes = np.diff(offsets) - 1
+        present = sizes > 0
+        self.index.append((keys[present], checks[present], self.write(lines) + offsets[:-1][present], sizes[present]))
 
-    def distinct(self) -> tuple[pl.DataFrame, int]:
-        """(key, start, bytes) of the first text of each key, and how many later ones there were."""
-        index = pl.concat(self.index)
-        first = index.unique("key", keep="first", maintain_order=True)
-        return first, len(index) - len(first)
+    def write(self, lines: Bytes) -> int:
+        """Appends lines; returns where they start."""
+        with open(self.path, "ab") as file:
+            file.write(lines.data)
+        self.end += len(lines)
+        return self.end - len(lines)
+
+    def places(self, table: RowTable) -> tuple[Offsets, Offsets, int, int]:
+        """Start and size of each row's first text (size 0: none), how many came later, and how many have no row."""
+        starts, sizes = np.zeros(table.size, np.int64), np.zeros(table.size, np.int64)
+        later, others = 0, RowTable()
+        for keys, checks, own_starts, own_sizes in self.index:
+            rows = table.find(keys, checks)
+            first = np.unique(rows, return_index=True)[1]
+            known = first[rows[first] >= 0]
+            known = known[sizes[rows[known]] == 0]
+            starts[rows[known]], sizes[rows[known]] = own_starts[known], own_sizes[known]
+            before = others.size
+            others.add(keys[rows < 0], checks[rows < 0])
+            later += len(rows) - len(known) - (others.size - before)
+        return starts, sizes, later, others.size
 
 
 class GraphBuilder:
@@ -102,7 +110,7 @@ class GraphBuilder:
         self.text_pools = {kind: IdPool(hash_seed) for kind in KINDS}  # ids that have a text
         self.texts = {kind: TextSpill(folder / f"{kind}.texts.spill") for kind in KINDS}
         self.names = TextSpill(folder / "entities.names.spill")
-        self.triples: dict[str, list[pl.DataFrame]] = {}  # per split: keys of head, relation, tail
+        self.triples: dict[str, list[Rows]] = {}  # per split
 
     def add(self, block: Block) -> None:
         if isinstance(block, TripleBlock):
@@ -111,141 +119,122 @@ class GraphBuilder:
             self._add_texts(block)
 
     def _add_triples(self, block: TripleBlock) -> None:
-        frame = block.frame
-        for column in frame.iter_columns():
-            check_ids(column, block.place)
-        entities, relations = self.pools["entities"], self.pools["relations"]
-        # First appearance reads along the lines: head, tail, head, tail, …
-        ends = pl.concat([frame["head"], frame["tail"]]).gather(np.arange(2 * len(frame)).reshape(2, -1).T.reshape(-1))
-        end_keys, relation_keys = entities.keys(ends), relations.keys(frame["relation"])
-        entities.add(ends, end_keys)
-        relations.add(frame["relation"], relation_keys)
-        keys = {"head": end_keys.gather_every(2), "relation": relation_keys, "tail": end_keys.gather_every(2, 1)}
-        self.triples.setdefault(block.split, []).append(pl.DataFrame(keys))
+        head, relation, tail = (block.frame[column] for column in ("head", "relation", "tail"))
+        triples = np.empty((len(head), 3), np.int32)
+        triples[:, ::2] = self.pools["entities"].add(block.place, head, tail)
+        triples[:, 1:2] = self.pools["relations"].add(block.place, relation)
+        self.triples.setdefault(block.split, []).append(triples)
 
     def _add_texts(self, block: TextBlock) -> None:
         frame, kind = block.frame, block.kind
-        check_ids(frame["id"], block.place)
-        keys = self.pools[kind].keys(frame["id"])
-        self.texts[kind].add(keys, frame["text"])
-        if kind == "entities" and "name" in frame.columns:
-            self.names.add(keys, frame["name"])
         if self.keep_isolated:
-            self.text_pools[kind].add(frame["id"], keys)
+            self.text_pools[kind].add(block.place, frame["id"])
+        else:
+            id_lines(frame["id"], block.place)
+        keys, checks = self.text_pools[kind].hashes(frame["id"])
+        self.texts[kind].add(keys, checks, frame["text"])
+        if kind == "entities" and "name" in frame.columns:
+            self.names.add(keys, checks, frame["name"])
 
     def finish(self) -> None:
         """Writes every array, the manifest last."""
         if not self.triples:
             raise FnftgError(f"{self.report.source} holds no triples: nothing to import.")
-        vocabularies = {kind: self._write_vocabulary(kind) for kind in KINDS}
-        self.report.entities, self.report.relations = (len(vocabularies[kind]) for kind in KINDS)
-        self._write_triples(vocabularies)
+        self._write_triples()
+        self.report.entities, self.report.relations = (self._write_vocabulary(kind) for kind in KINDS)
         seal(self.folder, self.report.as_dict())
 
-    def _write_vocabulary(self, kind: str) -> pl.DataFrame:
-        """Ids, order, texts and names; returns (key, row)."""
-        ids = self.pools[kind].distinct()
-        texts, repeated = self.texts[kind].distinct()
-        if repeated:
-            self.report.left_out[f"further texts of {kind} that had one already"] += repeated
-        if self.keep_isolated:
-            # Ids that have a text but no triple follow those of the triples.
-            ids = first_of_each(pl.concat([ids, self.text_pools[kind].distinct()]))
-        elif isolated := len(texts.join(ids, on="key", how="anti")):
-            self.report.left_out[f"texts of {kind} in no triple (kept with --keep-isolated)"] += isolated
-        write_strings(
-            self.folder, f"{kind}.ids", (as_chunk(chunk["id"].to_list()) for chunk in ids.iter_slices(100_000))
-        )
-        write_array(self.folder / f"{kind}.ids.order.npy", sorted_rows(ids["id"]))
-        self._write_texts(kind, ids, texts)
-        if kind == "entities":
-            self._write_names(ids)
-        return ids.select("key").with_row_index("row")
-
-    def _write_texts(self, kind: str, ids: pl.DataFrame, texts: pl.DataFrame) -> None:
-        placed = ids.join(texts, on="key", how="left", maintain_order="left")
-        without = placed.filter(pl.col("start").is_null())["id"]
-        if len(without) and self.strict:
-            one = {"entities": "entity", "relations": "relation"}[kind]
-            more = f" (and {len(without) - 1:,} more)" if len(without) > 1 else ""
-            raise FnftgError(
-                f"{self.report.source}: the {one} {shortened(without[0])}{more} has no text; "
-                "add it to the texts, or leave out --strict to read the id instead."
-            )
-        self.report.filled_texts[kind] = len(without)
-        # What is missing is spilled behind the rest, so that every text has a place.
-        spill = self.texts[kind]
-        filled = [line.encode() for line in readable(without).to_list()]
-        lengths = np.fromiter(map(len, filled), np.int64, len(filled))
-        with open(spill.path, "ab") as file:
-            file.write(b"".join(filled))
-        starts, sizes = (placed[column].fill_null(0).to_numpy(writable=True) for column in ("start", "bytes"))
-        missing = placed["start"].is_null().to_numpy()
-        starts[missing] = spill.end + np.cumsum(lengths) - lengths
-        sizes[missing] = lengths
-        self._write_gathered(f"{kind}.texts", spill.path, starts, sizes)
-
-    def _write_names(self, ids: pl.DataFrame) -> None:
-        names, _ = self.names.distinct()
-        placed = ids.join(names, on="key", how="left", maintain_order="left")
-        if placed["start"].null_count() == len(placed):
-            self.names.path.unlink()
-            return
-        starts, sizes = (placed[column].fill_null(0).to_numpy() for column in ("start", "bytes"))
-        self._write_gathered("entities.names", self.names.path, starts, sizes)
-
-    def _write_gathered(
-        self, name: str, spill: Path, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-    ) -> None:
-        write_strings(self.folder, name, gathered_lines(spill, starts, sizes))
-        spill.unlink()
-
-    def _write_triples(self, vocabularies: dict[str, pl.DataFrame]) -> None:
-        rows_of = {kind: vocabulary.rename({"row": "found"}) for kind, vocabulary in vocabularies.items()}
+    def _write_triples(self) -> None:
         for split in sorted(self.triples, key=split_rank):
-            keys = pl.concat(self.triples.pop(split))
-            columns = {}
-            for column, kind in (("head", "entities"), ("relation", "relations"), ("tail", "entities")):
-                joined = keys.select(key=column).join(rows_of[kind], on="key", how="left", maintain_order="left")
-                columns[column] = joined["found"].cast(pl.Int32)
-            triples = pl.DataFrame(columns)
-            distinct = triples.unique(maintain_order=True)
+            triples = np.concatenate(self.triples.pop(split))
+            distinct = without_repeats(triples)
             if repeated := len(triples) - len(distinct):
                 self.report.left_out[f"repeated triples in {split}"] += repeated
             self.report.triples[split] = len(distinct)
-            self.report.self_loops += int((distinct["head"] == distinct["tail"]).sum())
-            write_array(self.folder / f"triples.{split}.npy", distinct.to_numpy())
+            self.report.self_loops += int((distinct[:, 0] == distinct[:, 2]).sum())
+            write_array(self.folder / f"triples.{split}.npy", distinct)
+
+    def _write_vocabulary(self, kind: str) -> int:
+        """Ids, order, texts and names; returns how many there are."""
+        pool = self.pools[kind]
+        if self.keep_isolated:
+            # Ids that have a text but no triple follow those of the triples.
+            pool.add("", as_series(self.text_pools[kind].strings()))
+        ids = pool.strings()
+        write_strings(self.folder, f"{kind}.ids", [(ids.lines.tobytes(), np.diff(ids.offsets))])
+        write_array(self.folder / f"{kind}.ids.order.npy", byte_order(ids))
+        self._write_texts(kind, ids)
+        if kind == "entities":
+            self._write_names()
+        return len(ids)
+
+    def _write_texts(self, kind: str, ids: Strings) -> None:
+        spill = self.texts[kind]
+        starts, sizes, later, isolated = spill.places(self.pools[kind].table)
+        if later:
+            self.report.left_out[f"further texts of {kind} that had one already"] += later
+        if isolated:
+            self.report.left_out[f"texts of {kind} in no triple (kept with --keep-isolated)"] += isolated
+        missing = sizes == 0
+        self.report.filled_texts[kind] = int(missing.sum())
+        if missing.any():
+            without = as_series(ids).filter(pl.Series(missing))
+            if self.strict:
+                one = {"entities": "entity", "relations": "relation"}[kind]
+                more = f" (and {len(without) - 1:,} more)" if len(without) > 1 else ""
+                raise FnftgError(
+                    f"{self.report.source}: the {one} {shortened(without[0])}{more} has no text; "
+                    "add it to the texts, or leave out --strict to read the id instead."
+                )
+            # What is missing is spilled behind the rest, so that every text has a place.
+            lines, offsets = lines_of(readable(without))
+            starts[missing], sizes[missing] = spill.write(lines) + offsets[:-1], np.diff(offsets) - 1
+        self._write_gathered(f"{kind}.texts", spill.path, starts, sizes)
+
+    def _write_names(self) -> None:
+        starts, sizes, _, _ = self.names.places(self.pools["entities"].table)
+        if sizes.any():
+            self._write_gathered("entities.names", self.names.path, starts, sizes)
+        else:
+            self.names.path.unlink()
+
+    def _write_gathered(self, name: str, spill: Path, starts: Offsets, sizes: Offsets) -> None:
+        write_strings(self.folder, name, gathered_lines(spill, starts, sizes))
+        spill.unlink()
 
 
-def check_ids(ids: pl.Series, place: str) -> None:
-    """Ids must be one line that is not empty: otherwise no text format could hold them."""
-    bad = ids.str.contains(r"[\t\n\r]") | (ids.str.len_bytes() == 0)
-    if bad.any():
-        row = int(bad.arg_max() or 0)
+def lines_of(strings: pl.Series) -> tuple[Bytes, Offsets]:
+    """The strings as lines, and where each starts; nulls are empty."""
+    buffer = io.BytesIO()
+    strings.to_frame("lines").write_csv(buffer, include_header=False, quote_style="never")
+    sizes = strings.str.len_bytes().fill_null(0).to_numpy()
+    return np.frombuffer(buffer.getbuffer(), np.uint8), np.append(0, np.cumsum(sizes + np.int64(1)))
+
+
+def id_lines(ids: pl.Series, place: str) -> tuple[Bytes, Offsets]:
+    """Ids as lines; they must be one line that is not empty: otherwise no text format could hold them."""
+    lines, offsets = lines_of(ids)
+    data = lines.tobytes()
+    if data.count(b"\n") > len(ids) or b"\t" in data or b"\r" in data or (np.diff(offsets) == 1).any():
+        bad = ids.str.contains(r"[\t\n\r]") | (ids.str.len_bytes() == 0)
         raise FnftgError(
-            f"{place}: {shortened(ids[row])} cannot be an id; ids must not be empty nor hold tabs or line breaks."
+            f"{place}: {shortened(ids.filter(bad)[0])} cannot be an id; "
+            "ids must not be empty nor hold tabs or line breaks."
         )
+    return lines, offsets
 
 
-def gathered_lines(
-    spill: Path, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> Iterator[tuple[bytes, npt.NDArray[np.int64]]]:
+def gathered_lines(spill: Path, starts: Offsets, sizes: Offsets) -> Iterator[tuple[memoryview, npt.NDArray[np.int64]]]:
     """The spilled strings as lines in the order asked for, some megabytes at a time."""
-    data = np.memmap(spill, np.uint8, mode="r") if spill.stat().st_size else np.empty(0, np.uint8)
+    data = np.asarray(np.memmap(spill, np.uint8, mode="r")) if spill.stat().st_size else np.empty(0, np.uint8)
     ends = np.cumsum(sizes + 1)  # of each line in the output
     with progress(f"Writing {spill.stem}", int(ends[-1]) if len(ends) else 0) as advance:
         first = 0
         while first < len(sizes):
             begin = int(ends[first - 1]) if first else 0
             last = max(int(np.searchsorted(ends, begin + GATHERED_BYTES, side="right")), first + 1)
-            lengths = sizes[first:last] + 1
-            line_starts = ends[first:last] - lengths - begin  # (lines,) within this chunk
-            source = np.repeat(starts[first:last] - line_starts, lengths)  # (bytes,)
-            source += np.arange(len(source))
-            line_ends = line_starts + lengths - 1
-            source[line_ends] = 0
-            lines = data[source] if len(data) else np.empty(len(source), np.uint8)
-            lines[line_ends] = ord("\n")
-            yield lines.tobytes(), lengths
+            lines = np.empty(ends[last - 1] - begin, np.uint8)
+            gather(data, starts[first:last], sizes[first:last], lines)
+            yield lines.data, sizes[first:last] + 1
             advance(len(lines))
             first = last

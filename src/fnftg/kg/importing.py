@@ -12,7 +12,6 @@ import polars as pl
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock
-from fnftg.kg.building import GraphBuilder, HashCollisionError
 from fnftg.kg.formats import ReadOptions, detect, reader
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import in_memory, is_store, open_store
@@ -52,6 +51,9 @@ def build_store(
     force: bool = False,
 ) -> KnowledgeGraph:
     """Writes what `blocks_of(report)` yields; starts again in the rare case that two ids share a hash."""
+    from fnftg.kg.building import GraphBuilder  # loads numba, which those who only open a store can do without
+    from fnftg.kg.rows import HashCollisionError
+
     for hash_seed in range(8):
         report = Report(source, format)
         try:

@@ -11,6 +11,8 @@ LOCAL_NAME = r"[^/#:]+[/#:]*$"  # of an IRI
 
 def readable(ids: pl.Series) -> pl.Series:
     """`http://dbpedia.org/ontology/birthPlace` → `birth Place`, `_has_part` → `has part`, `/m/06rf7` → `m 06rf7`."""
+    if not ids.str.contains(r"[\s_/%:]").any():
+        return ids
     id_ = pl.col("id")
     is_iri = id_.str.contains(r"^([A-Za-z][A-Za-z0-9+.-]*://|urn:)")
     local = id_.str.extract(f"({LOCAL_NAME})").str.strip_chars_end("/#:")

@@ -45,7 +45,7 @@ def write_array(path: Path, array: npt.NDArray[Any]) -> None:
         file.write(array.data.cast("B") if array.size else b"")
 
 
-def write_strings(folder: Path, name: str, chunks: Iterable[tuple[bytes, npt.NDArray[np.int64]]]) -> None:
+def write_strings(folder: Path, name: str, chunks: Iterable[tuple[bytes | memoryview, npt.NDArray[np.int64]]]) -> None:
     """Lines and their offsets, chunk by chunk: each chunk is its lines' bytes and the length of every line."""
     offsets, end = [np.zeros(1, np.int64)], 0
     with open(folder / f"{name}.txt", "wb") as file:

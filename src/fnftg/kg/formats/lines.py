@@ -18,7 +18,7 @@ from fnftg.console import progress
 from fnftg.errors import FnftgError
 
 COMPRESSIONS = (".gz", ".zst")
-BLOCK = 1 << 26  # bytes of text in a block
+BLOCK = 1 << 24  # bytes of text in a block
 LONGEST_LINE = 1 << 26
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -71,9 +71,12 @@ class LineBlock:
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Each line with its number; slow, for finding what is wrong."""
-        data = self.data.removesuffix(b"\n")
-        for number, line in enumerate(data.split(b"\n"), start=self.first_line):
-            yield number, line.removesuffix(b"\r")
+        number, start = self.first_line, 0
+        while start < len(self.data):
+            end = self.data.find(b"\n", start)
+            end = len(self.data) if end < 0 else end
+            yield number, self.data[start:end].removesuffix(b"\r")
+            number, start = number + 1, end + 1
 
     def explain_encoding(self) -> None:
         """Raises for the first line that is not UTF-8, if there is one."""
