@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,14 @@ RELATION_TEXTS = {"parent_of": "is a parent of", "knows": "knows"}
 def own_data_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests share one data home of their own, so that what is made once is made once."""
     monkeypatch.setenv("FNFTG_HOME", str(tmp_path_factory.getbasetemp() / "data-home"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What is written in this process need not survive a power cut; commands in processes of their own do sync."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fnftg.files._sync", lambda path: None)
+        yield
 
 
 @pytest.fixture

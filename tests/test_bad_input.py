@@ -92,6 +92,7 @@ FILE_CASES: dict[str, tuple[str, bytes | str, list[str], list[str]]] = {
     "JSON without a key": ("graph.jsonl", '{"head":"a","relation":"b"}\n', [], ["line 1", "'tail'"]),
     "not Parquet": ("graph.parquet", "PAR", [], ["graph.parquet", "Parquet"]),
     "id with a line break": ("graph.jsonl", '{"head":"a\\nb","relation":"b","tail":"c"}\n', [], ["line 1", "line breaks"]),
+    "id of blanks": ("graph.jsonl", '{"head":" ","relation":"b","tail":"c"}\n', [], ["line 1", "blank"]),
     "malformed Turtle": ("graph.ttl", "@prefix e: <http://e/> .\ne:a e:b e:c .\ne:a e:b .\ne:d e:b e:e .\n", [], ["graph.ttl", "line 3"]),
     "empty Turtle": ("graph.ttl", "", [], ["graph.ttl", "empty"]),
     "bad encoding in Turtle": ("graph.ttl", b"<http://a> <http://b> \"\xff\" .\n", [], ["graph.ttl"]),

@@ -171,7 +171,7 @@ def test_two_ids_with_one_hash_start_the_import_again(tmp_path: Path, monkeypatc
 
 # Round trips
 
-ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12).filter(str.strip)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 

@@ -34,6 +34,15 @@ has_minilm = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Encoders this small gain nothing from threads, which wait for each other on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def graph() -> KnowledgeGraph:
     """Texts of many lengths, two of them equal, one beyond the words limit."""
@@ -271,9 +280,18 @@ def test_a_frozen_encoder_is_not_part_of_the_module(graph: KnowledgeGraph) -> No
     assert set(frozen.state_dict()) == {"w0.weight", "w1.weight"}
     assert [tuple(parameter.shape) for parameter in frozen.parameters()] == [(16, 32), (16, 16)]
     assert frozen.encoder is encoder and not encoder.model.training
-    tuned = TextTransformer(TextConfig(SCRATCH, training="finetune", dropout=0.25), encoder)
+    tuned = TextTransformer(TextConfig(SCRATCH, training="finetune"), encoder)
     assert len(tuned.state_dict()) == 2 + len(encoder.model.state_dict())
-    assert {module.p for module in tuned.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}
+
+
+@pytest.mark.parametrize("share", [None, 0.0])
+def test_dropout_is_the_encoders_own_unless_it_is_set(graph: KnowledgeGraph, share: float | None) -> None:
+    encoder = load_encoder(SCRATCH, GraphLines(graph))
+    config = TextConfig(SCRATCH, words=WORDS, training="finetune", dropout=share)
+    texts = GraphTexts.of(graph, encoder, config)
+    transformer = TextTransformer(config, encoder).train()
+    rows = torch.arange(9)
+    assert torch.allclose(transformer(texts, rows), transformer(texts, rows), atol=1e-6) == (share == 0)
 
 
 def test_centre_takes_neighbours_from_the_cache_until_it_is_refreshed(graph: KnowledgeGraph) -> None:
@@ -557,6 +575,44 @@ def test_an_encoder_that_is_not_at_hand_is_one_sentence(monkeypatch: pytest.Monk
 def test_a_config_is_checked_when_it_is_made(options: dict[str, Any]) -> None:
     with pytest.raises(FnftgError, match=f"text.{next(iter(options))} is"):
         TextConfig(**options)
+
+
+@pytest.mark.parametrize("family", ["DistilBert", "MPNet", "Roberta"])
+def test_other_architectures_have_no_token_types(
+    graph: KnowledgeGraph, encoder: Encoder, tmp_path: Path, family: str
+) -> None:
+    import transformers
+
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=len(encoder.tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        pad_token_id=0,
+        max_position_embeddings=50,
+        **({"dim": 32, "hidden_dim": 64, "n_heads": 2, "n_layers": 1} if family == "DistilBert" else {}),
+    )
+    getattr(transformers, f"{family}Model")(config).save_pretrained(tmp_path)
+    encoder.tokenizer.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({**settings, "tokenizer_class": "PreTrainedTokenizerFast"})
+    )
+    other = load_encoder(str(tmp_path))
+    assert other.max_length == (50 if family == "DistilBert" else 49) and other.hidden == 32
+    store = TokenStore.of(graph, other, WORDS)
+    first, second = all_pairs(store)
+    ids, mask, types = store.batch(first, second)
+    expected = other.tokenizer(
+        [text_of(graph, row) for row in first],
+        [text_of(graph, row) for row in second],
+        padding=True,
+        return_tensors="pt",
+    )
+    assert torch.equal(ids, expected["input_ids"]) and torch.equal(mask, expected["attention_mask"])
+    assert (types is None) == (family != "Roberta") and (types is None or not types.any())
+    assert np.isfinite(encode_rows(other.model, store, first, second, "mean")).all()
 
 
 @has_minilm

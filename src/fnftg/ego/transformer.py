@@ -87,7 +87,7 @@ class GraphTransformer(nn.Module):
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> Tensor:
         """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
         centres, nodes = centres + self.centre, nodes + self.neighbour
-        *full, last = self.layers
+        *full, last = (layer for layer in self.layers if isinstance(layer, GraphLayer))
         if full:
             neighbours = nodes[edges.nodes]  # (edges, d): from the second layer on they differ by ego-graph
             for layer in full:
@@ -183,7 +183,7 @@ class GraphLayer(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """(…, d) → (…, heads, d / heads)"""
-        return x.unflatten(-1, (self.heads, -1))
+        return x.view(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
 
 
 class SwiGLU(nn.Module):

@@ -212,15 +212,17 @@ def lines_of(strings: pl.Series) -> tuple[Bytes, Offsets]:
 
 
 def id_lines(ids: pl.Series, place: str) -> tuple[Bytes, Offsets]:
-    """Ids as lines; they must be one line that is not empty: otherwise no text format could hold them."""
+    """Ids as lines; they must be one line that is not blank: otherwise no text format could hold them."""
     lines, offsets = lines_of(ids)
     data = lines.tobytes()
-    if data.count(b"\n") > len(ids) or b"\t" in data or b"\r" in data or (np.diff(offsets) == 1).any():
-        bad = ids.str.contains(r"[\t\n\r]") | (ids.str.len_bytes() == 0)
-        raise FnftgError(
-            f"{place}: {shortened(ids.filter(bad)[0])} cannot be an id; "
-            "ids must not be empty nor hold tabs or line breaks."
-        )
+    broken = data.count(b"\n") > len(ids) or b"\t" in data or b"\r" in data
+    if broken or (np.diff(offsets) == 1).any() or untidy(lines, offsets).any():  # the last finds more than blank ids
+        bad = ids.str.contains(r"[\t\n\r]|^\s*$")
+        if bad.any():
+            raise FnftgError(
+                f"{place}: {shortened(ids.filter(bad)[0])} cannot be an id; "
+                "ids must not be blank nor hold tabs or line breaks."
+            )
     return lines, offsets
 
 

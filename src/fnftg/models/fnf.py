@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -139,8 +141,9 @@ class Join(nn.Module):
 
     def forward(self, centre: Tensor, relation: Tensor) -> Tensor:
         """(n, d), (n, d) → (n, d)"""
-        return centre + self.outer(functional.silu(self.inner(torch.cat([centre, relation], dim=-1))))
+        joined: Tensor = self.outer(functional.silu(self.inner(torch.cat([centre, relation], dim=-1))))
+        return centre + joined
 
 
-def rows(integers: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+def rows(integers: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(integers.astype(np.int64))

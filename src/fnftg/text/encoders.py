@@ -52,7 +52,8 @@ class TextConfig:
         query: text encodes [entity‖relation] as in the paper, vector joins the two texts' vectors.
         width: size d of the vectors; the encoder's hidden size where none is given.
         dropout: inside the encoder while it is trained; the encoder's own where none is given.
-        token_budget: tokens that go through the encoder at once, padding included.
+        token_budget: tokens that go through the encoder at once, padding included; what suits the device where none is
+            given.
     """
 
     encoder: str = MINILM
@@ -62,7 +63,7 @@ class TextConfig:
     query: Literal["text", "vector"] = "vector"
     width: int | None = None
     dropout: float | None = None
-    token_budget: int = 4096
+    token_budget: int | None = None
 
     def __post_init__(self) -> None:
         choices = {
@@ -75,16 +76,13 @@ class TextConfig:
                 raise FnftgError(f"text.{field} is {getattr(self, field)!r}: it must be one of {', '.join(values)}.")
         if not isinstance(self.encoder, str) or not self.encoder.strip():
             raise FnftgError(f"text.encoder is {self.encoder!r}: it must be the name or the folder of an encoder.")
-        for field in ("words", "token_budget", "width"):
+        for field in ("words", "width", "token_budget"):
             value = getattr(self, field)
-            if (field, value) != ("width", None) and not _whole(value, 1):
+            given = value is not None or field == "words"
+            if given and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise FnftgError(f"text.{field} is {value!r}: it must be a whole number of at least 1.")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise FnftgError(f"text.dropout is {self.dropout!r}: it must be at least 0 and less than 1.")
-
-
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 @dataclass

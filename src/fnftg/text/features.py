@@ -21,10 +21,9 @@ from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_folder
 from fnftg.text.encoders import Encoder, Pooling, pooled
 from fnftg.text.rows import Rows, ViewRows, content_key
-from fnftg.text.tokens import TokenStore, ViewTokens, packs
+from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
 
 Features = npt.NDArray[np.float32]  # (n, hidden)
-TOKEN_BUDGET = 4096
 PART = 8192  # texts of one file of an unfinished computation: what an interruption can lose
 WORTH_SAYING = 10.0  # seconds of encoding after which its speed is reported
 FEATURES, INDEX = "features.npy", "index.npy"
@@ -36,7 +35,7 @@ def encode_rows(
     rows: Rows,
     second_rows: Rows | None,
     pooling: Pooling,
-    token_budget: int = TOKEN_BUDGET,
+    token_budget: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Features:
     """Pooled outputs for texts, or for pairs of texts, in the order asked for, (n, hidden); no gradients."""
@@ -46,7 +45,7 @@ def encode_rows(
     model.eval()
     try:
         with torch.inference_mode(), torch.autocast(device.type, enabled=False):
-            for pack in packs(tokens.lengths(rows, second_rows), token_budget):
+            for pack in packs(tokens.lengths(rows, second_rows), token_budget or fitting_budget(device)):
                 ids, mask, types = tokens.batch(rows[pack], None if second_rows is None else second_rows[pack])
                 batch = ids.to(device), mask.to(device), None if types is None else types.to(device)
                 features[pack] = pooled(model, batch, pooling).float().cpu().numpy()
@@ -113,7 +112,7 @@ class FeatureStore:
     tokens: TokenStore
     pooling: Pooling
     table: Table
-    token_budget: int = TOKEN_BUDGET
+    token_budget: int | None = None
     pair_tables: list[PairTable] = field(default_factory=list)
     base: FeatureStore | None = None  # of a view: the store of the graph that it extends
 
@@ -124,7 +123,7 @@ class FeatureStore:
         tokens: TokenStore,
         pooling: Pooling,
         cache: Path | None = None,
-        token_budget: int = TOKEN_BUDGET,
+        token_budget: int | None = None,
     ) -> FeatureStore:
         """Encodes each distinct text once, on the device where the encoder is, or finds that done in the cache."""
         store = cls(encoder, tokens, pooling, NO_FEATURES, token_budget)
@@ -219,7 +218,7 @@ class FeatureStore:
         with progress("Encoding texts", len(first), "texts") as advance:
             for start in range(0, len(first), PART):
                 stop = min(start + PART, len(first))
-                path = None if folder is None else folder / f"{start:012d}.npy"
+                path = None if folder is None else folder / f"{start}-{stop}.npy"
                 if path is not None and path.is_file():
                     advance(stop - start)
                     yield np.load(path, allow_pickle=False)

@@ -236,7 +236,7 @@ class TokenStore:
         return len(special.start) + sum(map(len, around))
 
     def _shares(self, rows: Rows, second_rows: Rows | None, max_length: int | None) -> tuple[Lengths, Lengths]:
-        """How many tokens of each text of a pair are kept: all, or the longer text loses its end, as tokenizers do it."""
+        """How many tokens of each text of a pair are kept: all, or the longer one loses its end."""
         room = min(max_length or self.max_length, self.max_length) - self._overhead(second_rows is not None)
         if room < 1:
             raise FnftgError(f"Sequences of {max_length} tokens have no room for a text beside the special tokens.")
@@ -247,6 +247,11 @@ class TokenStore:
         shorter = np.minimum(np.minimum(first, second), room // 2)
         longer = np.minimum(np.maximum(first, second), room - shorter)
         return np.where(first > second, longer, shorter), np.where(first > second, shorter, longer)
+
+
+def fitting_budget(device: torch.device) -> int:
+    """Tokens of one pass through an encoder: what stays in a core's cache, or what keeps a GPU busy."""
+    return 1024 * torch.get_num_threads() if device.type == "cpu" else 16_384
 
 
 def packs(lengths: Lengths, budget: int) -> Iterator[npt.NDArray[np.int64]]:

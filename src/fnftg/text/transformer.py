@@ -15,7 +15,7 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
 from fnftg.text.features import FeatureStore
 from fnftg.text.rows import Rows
-from fnftg.text.tokens import TokenStore, packs
+from fnftg.text.tokens import TokenStore, fitting_budget, packs
 
 
 @dataclass
@@ -118,7 +118,7 @@ class TextTransformer(nn.Module):
         if not len(first):
             return torch.zeros((0, self.encoder.hidden), device=device)
         encoded, places = [], []
-        for pack in packs(tokens.lengths(first, second), self.config.token_budget):
+        for pack in packs(tokens.lengths(first, second), self.config.token_budget or fitting_budget(device)):
             ids, mask, types = tokens.batch(first[pack], None if second is None else second[pack])
             batch = ids.to(device), mask.to(device), None if types is None else types.to(device)
             encoded.append(pooled(self.encoder.model, batch, self.pooling))

@@ -301,7 +301,7 @@ def make_logger(name: str, run: Path) -> Any:
         return []
     try:
         if name == "tensorboard":
-            from lightning.fabric.loggers import TensorBoardLogger
+            from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
             return TensorBoardLogger(run, name="tensorboard", version="")
         from lightning.pytorch import loggers

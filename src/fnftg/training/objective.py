@@ -37,4 +37,4 @@ def gathered(candidates: Tensor) -> Tensor:
         return candidates
     from torch.distributed.nn.functional import all_gather
 
-    return torch.cat(all_gather(candidates))
+    return torch.cat(all_gather(candidates))  # type: ignore[no-untyped-call]

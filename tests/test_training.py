@@ -1,0 +1,232 @@
+"""Runs can be stopped anywhere, shared among processes, and go wrong with one sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fnftg.cli import main
+from fnftg.errors import FnftgError
+from fnftg.kg import KnowledgeGraph
+from fnftg.models.configs import from_dict
+from fnftg.models.pretrained import from_pretrained
+from fnftg.training import loop
+from fnftg.training.config import RunConfig, merged, recipe, recipes
+from fnftg.training.loop import train
+
+SMALL = {
+    "model": {
+        "text": {"encoder": "scratch:L-1_H-32_A-2", "words": 6, "width": 32},
+        "graph": {"heads": 2, "dropout": 0.1},
+        "ego": {"limit": 4},
+    },
+    "training": {
+        "epochs": 2, "batch": 64, "learning_rate": 0.003, "save_every": 3, "log_every": 1, "protocol": "statik",
+        "loss": {"name": "infonce", "temperature": 4.0},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small graph that a model can learn: its texts say who belongs to whom."""
+    random = np.random.default_rng(0)
+    groups = random.integers(0, 12, 240)
+    colours = ["red", "blue", "green", "grey", "pink", "gold", "teal", "cyan", "lime", "plum", "navy", "rust"]
+    texts = {f"e{i}": f"{colours[group]} thing {colours[group]} {i % 7}" for i, group in enumerate(groups)}
+    pairs = [(i, int(random.choice(np.flatnonzero(groups == groups[i])))) for i in random.integers(0, 240, 700)]
+    triples = [(f"e{h}", f"r{(h + t) % 2}", f"e{t}") for h, t in pairs]
+    splits = {"train": triples[:560], "val": triples[560:630], "test": triples[630:]}
+    path = tmp_path_factory.mktemp("graph") / "store"
+    KnowledgeGraph.from_triples(splits, texts, {"r0": "is next to", "r1": "is like"}).save(path)
+    return path
+
+
+def configured(**changes: object) -> RunConfig:
+    config: RunConfig = from_dict(RunConfig, merged(SMALL, changes))  # type: ignore[arg-type]
+    return config
+
+
+def command(store: Path, run: Path, **changes: object) -> list[str]:
+    """The same run as a command line."""
+    file = run.parent / f"{run.name}.json"
+    file.write_text(json.dumps(merged(SMALL, changes)))  # type: ignore[arg-type]
+    return [sys.executable, "-m", "fnftg", "train", str(store), "-o", str(run), "--config", str(file)]
+
+
+def weights(run: Path, name: str = "restart/weights.safetensors") -> dict[str, torch.Tensor]:
+    return load_file(run / name)
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def losses(run: Path) -> list[float]:
+    return [float(row["loss"]) for row in csv.DictReader(open(run / "log.csv")) if row["learning_rate"]]
+
+
+@pytest.mark.parametrize("training", ["frozen", "finetune"])
+def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp_path: Path) -> None:
+    text = {"model": {"text": {"training": training}}}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    train(KnowledgeGraph.open(store), configured(**text), whole)
+    slow = "import fnftg.training.loop as l, time, sys; from fnftg.cli import main; s = l.Run.step\n"
+    slow += "l.Run.step = lambda *a: (time.sleep(0.15), s(*a))[1]; sys.exit(main(sys.argv[1:]))"  # room to be killed in
+    first = [sys.executable, "-c", slow, *command(store, killed, **text)[3:]]
+    again = [sys.executable, "-c", slow, "train", "--resume", str(killed)]
+    random, kills = np.random.default_rng(len(training)), 0
+    for attempt in range(6):
+        begun = (killed / "restart").exists()
+        last = attempt == 5
+        process = subprocess.Popen(again if begun else first, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        if last:
+            assert process.wait() == 0, process.stderr.read().decode() if process.stderr else ""
+            break
+        seen = restart_step(killed)
+        while process.poll() is None and restart_step(killed) == seen:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() != 0
+        for name in ("checkpoint", "restart"):
+            if (killed / name).exists():
+                assert (killed / name / {"checkpoint": "metrics.json", "restart": "place.json"}[name]).is_file()
+    assert kills >= 3
+    assert same(weights(whole), weights(killed))
+    assert same(weights(whole, "checkpoint/model.safetensors"), weights(killed, "checkpoint/model.safetensors"))
+    assert losses(whole) == losses(killed)
+
+
+def restart_step(run: Path) -> int:
+    try:
+        return int(json.loads((run / "restart" / "place.json").read_text())["step"])
+    except (OSError, ValueError):
+        return -1
+
+
+def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tmp_path: Path) -> None:
+    graph = KnowledgeGraph.open(store)
+    text = {"training": "finetune", "pooling": "mean"}
+    train(graph, configured(model={"text": text}, training={"epochs": 12, "validate_every": 4}), tmp_path / "run")
+    found = losses(tmp_path / "run")
+    assert np.mean(found[-8:]) < 0.7 * np.mean(found[:8])
+    metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
+    assert metrics["test"]["mrr"] > 10 * sum(1 / i for i in range(1, 241)) / 240
+    model = from_pretrained(tmp_path / "run")
+    texts = loop.GraphTexts.of(graph, model.tt.encoder, model.config.text)
+    again = loop.evaluate(model, graph, texts, "test", loop.protocol("statik"))
+    assert again["mrr"] == pytest.approx(metrics["test"]["mrr"], abs=1e-6)
+    assert "MRR" in (tmp_path / "run" / "checkpoint" / "README.md").read_text()
+
+
+def test_two_processes_have_the_losses_of_one(store: Path, tmp_path: Path) -> None:
+    changes = {"model": {"graph": {"dropout": 0.0}}, "training": {"epochs": 7}}
+    train(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")
+    two = command(store, tmp_path / "two", **changes)
+    launched = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0", *two[1:]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [*launched, "--trainer.devices", "2", "--trainer.accelerator", "cpu"],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    one, other = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == len(other) >= 50
+    assert np.abs(np.array(one) - np.array(other)).max() < 1e-4
+
+
+def test_interrupted_run_saves_and_says_how_to_go_on(store: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(command(store, run, training={"epochs": 500}), stderr=subprocess.PIPE, text=True)
+    while not (run / "restart").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, printed = process.communicate()
+    assert process.returncode == 130 and f"fnftg train --resume {run}" in printed and "Traceback" not in printed
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_named_recipe_is_a_config(name: str) -> None:
+    config = from_dict(RunConfig, recipe(name))
+    assert config.model.text.encoder in ("minilm", *name.split("-"))
+
+
+def test_paper_learning_rate_follows_the_batch() -> None:
+    config: RunConfig = from_dict(RunConfig, {"training": {"batch": 128}})
+    assert config.training.first_learning_rate == pytest.approx(4e-5)
+
+
+# Bad input
+
+CASES: dict[str, tuple[dict[str, object], list[str]]] = {
+    "unknown field": ({"model": {"text": {"encodr": "tiny"}}}, ["model.text.encodr", "encoder"]),
+    "wrong type": ({"training": {"epochs": "many"}}, ["training.epochs", "int"]),
+    "wrong choice": ({"model": {"score": "rotate"}}, ["model.score", "transe"]),
+    "contradiction": ({"model": {"ego_graphs": False, "text": {"training": "centre"}}}, ["centre", "ego-graphs"]),
+    "heads that do not divide": ({"model": {"graph": {"heads": 5}}}, ["5 heads"]),
+    "batch too large": ({"training": {"batch": 1000}}, ["--training.batch", "560"]),
+    "missing encoder": ({"model": {"text": {"encoder": "./no-such-folder"}}}, ["no-such-folder"]),
+    "loss that is not a number": ({"training": {"learning_rate": 1e30, "clip": 0.0}}, ["loss is", "learning_rate"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_config_gets_one_sentence(
+    case: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, parts = CASES[case]
+    assert main(command(store, tmp_path / "run", **changes)[3:]) == 1
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fnftg: ")]
+    assert len(printed) == 1
+    for part in parts:
+        assert part in printed[0]
+
+
+def test_other_architecture_gets_one_sentence(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "vision"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "vit", "architectures": ["ViTModel"], "hidden_size": 32}')
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    (folder / "model.safetensors").write_bytes(b"")
+    assert main(command(store, tmp_path / "run", model={"text": {"encoder": str(folder)}})[3:]) == 1
+    assert "vit" in capsys.readouterr().err
+
+
+def test_graph_without_train_triples_is_refused(tmp_path: Path) -> None:
+    graph = KnowledgeGraph.from_triples({"test": [("a", "r", "b")]})
+    with pytest.raises(FnftgError, match="no triples in train"):
+        train(graph, configured(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
+    graph = KnowledgeGraph.open(store)
+    config = configured(training={"epochs": 1})
+    train(graph, config, tmp_path / "run")
+    before = weights(tmp_path / "run")
+    with pytest.raises(FnftgError, match="exists already"):
+        train(graph, config, tmp_path / "run")
+    other = graph.extended({"new": "a new thing"})
+    with pytest.raises(FnftgError, match="another graph"):
+        train(other, config, tmp_path / "run", resume=True)
+    with pytest.raises(FnftgError, match="no restart point"):
+        train(graph, config, tmp_path / "nothing", resume=True)
+    assert same(before, weights(tmp_path / "run"))
+    (tmp_path / "run" / "checkpoint" / "model.safetensors").write_bytes(b"x")
+    with pytest.raises(FnftgError, match="damaged"):
+        from_pretrained(tmp_path / "run")
