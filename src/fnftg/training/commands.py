@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         run, graph = Path(chosen.output), open_graph(chosen.graph)
         config = RunConfig(chosen.model, chosen.training, chosen.trainer)
     train_graph(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
+    if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
+        return  # the first process speaks for all
     metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
     print_json(metrics) if chosen.json else print_metrics(run, metrics)
 

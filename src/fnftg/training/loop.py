@@ -32,7 +32,7 @@ from fnftg.models.configs import from_dict
 from fnftg.models.fnf import FnF
 from fnftg.models.predictor import Visible
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
-from fnftg.ranking.evaluation import evaluate
+from fnftg.ranking.evaluation import Queries, evaluate
 from fnftg.ranking.protocols import protocol
 from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
@@ -119,6 +119,10 @@ class Run:
         if not self.first:
             self.fabric.barrier()  # the first process computes features, the others find them in the cache
         self.texts = GraphTexts.of(graph, encoder, config.model.text, cache)
+        if config.model.relation_conditioning and config.model.text.query == "text" and self.texts.features is not None:
+            queries = Queries.of(graph.all_triples(), len(graph.relations))
+            second_rows = self.texts.relation_row(torch.from_numpy(queries.labels.astype(np.int64))).numpy()
+            self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, cache)
         if self.first:
             self.fabric.barrier()
         train_triples = graph.triples("train")
