@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fnftg.kg import KnowledgeGraph as KnowledgeGraph
     from fnftg.kg import import_graph as import_graph
+    from fnftg.models.pretrained import from_pretrained as from_pretrained
+    from fnftg.models.pretrained import save_pretrained as save_pretrained
+    from fnftg.training.config import RunConfig as RunConfig
+    from fnftg.training.loop import train as train
 
 __version__ = "0.1.0"
-__all__ = ["KnowledgeGraph", "import_graph"]
+PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
+    "KnowledgeGraph": "fnftg.kg",
+    "import_graph": "fnftg.kg",
+    "RunConfig": "fnftg.training.config",
+    "train": "fnftg.training.loop",
+    "from_pretrained": "fnftg.models.pretrained",
+    "save_pretrained": "fnftg.models.pretrained",
+}
+__all__ = list(PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the public names on first use, so that `fnftg --help` need not import numpy."""
-    if name in __all__:
-        from fnftg import kg
-
-        return getattr(kg, name)
+    if name in PUBLIC:
+        return getattr(importlib.import_module(PUBLIC[name]), name)
     raise AttributeError(f"module 'fnftg' has no attribute {name!r}")

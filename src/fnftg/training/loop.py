@@ -13,8 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -115,7 +118,7 @@ class Run:
             decoupled_weight_decay=True,
         )
         if resume:
-            self.place, _ = restart.load(run, self.objective, self.optimiser)
+            self.place = restart.load(run, self.objective, self.optimiser)
         if not self.first:
             self.fabric.barrier()  # the first process computes features, the others find them in the cache
         self.texts = GraphTexts.of(graph, encoder, config.model.text, cache)
@@ -156,14 +159,9 @@ class Run:
         training = self.config.training
         started = time.monotonic() - self.place.seconds
         bar = TrainingBar(training.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
-        try:
-            with bar:
-                while self.place.epoch < training.epochs and not self.is_over():
-                    self.epoch(bar, started)
-        except (KeyboardInterrupt, SystemExit):
-            self.save()
-            say(f"Stopped after step {self.place.step:,}; go on with: fnftg train --resume {self.run}")
-            raise
+        with bar, stop_signals() as self.stop_asked:
+            while self.place.epoch < training.epochs and not self.is_over():
+                self.epoch(bar, started)
         return self.finish()
 
     def is_over(self) -> bool:
@@ -186,13 +184,23 @@ class Run:
                 self.log(loss=loss, learning_rate=self.learning_rate(), triples_per_second=bar.speed)
             if self.after_step is not None:
                 self.after_step(place.step, loss)
-            if place.step % training.save_every == 0 and index + 1 < self.steps_an_epoch:
+            if (index + 1) % training.accumulate or index + 1 == self.steps_an_epoch:
+                continue
+            if place.step % training.save_every == 0 or self.stop_asked():
                 self.save()
+            if self.stop_asked():
+                self.stop()
         place.epoch += 1
         if place.epoch % training.validate_every == 0 or place.epoch == training.epochs:
             self.validate(loss)
         place.seconds = time.monotonic() - started
         self.save()
+        if self.stop_asked():
+            self.stop()
+
+    def stop(self) -> None:
+        say(f"Stopped after step {self.place.step:,}; go on with: fnftg train --resume {self.run}")
+        raise KeyboardInterrupt
 
     def step(self, order: Any, index: int) -> float:
         """One batch; a function of the weights, the seed, the epoch and the step."""
@@ -212,7 +220,7 @@ class Run:
         )
         for group in self.optimiser.param_groups:
             group["lr"] = self.learning_rate()
-        last_of_several = (place.step + 1) % training.accumulate == 0
+        last_of_several = (index + 1) % training.accumulate == 0 or index + 1 == self.steps_an_epoch
         with self.fabric.no_backward_sync(self.wrapped, enabled=not last_of_several):
             loss = self.wrapped(self.texts, batch, egos, negatives)
             value = float(self.fabric.all_reduce(loss.detach(), reduce_op="mean"))
@@ -281,7 +289,7 @@ class Run:
         """A restart point, and the log as it was then."""
         if not self.first:
             return
-        restart.save(self.run, self.objective, self.optimiser, self.place, {})
+        restart.save(self.run, self.objective, self.optimiser, self.place)
         columns = list(dict.fromkeys(column for row in self.place.log for column in row))
         lines = [
             ",".join(columns),
@@ -289,6 +297,28 @@ class Run:
         ]
         with new_file(self.run / LOG, force=True) as path:
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Yields whether a stop was asked for: the run ends between two steps, a second request ends it at once."""
+    asked: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        say("Stopping after this step …")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def graph_key(graph: KnowledgeGraph) -> str:

@@ -34,18 +34,12 @@ class Place:
     log: list[dict[str, Any]] = field(default_factory=list)
 
 
-def save(
-    run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, place: Place, extra: dict[str, torch.Tensor]
-) -> None:
+def save(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, place: Place) -> None:
     """Replaces the run's restart point in one step; a crash leaves the old one."""
     with new_folder(run / FOLDER, force=True) as folder:
-        save_file(
-            {name: tensor.contiguous() for name, tensor in trained_state(module).items()},
-            folder / "weights.safetensors",
-        )
+        weights = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
+        save_file(weights, folder / "weights.safetensors")
         save_file(_flat(optimiser), folder / "optimiser.safetensors")
-        if extra:
-            save_file(extra, folder / "extra.safetensors")
         (folder / "place.json").write_text(json.dumps(vars(place)), encoding="utf-8")
 
 
@@ -53,19 +47,14 @@ def exists(run: Path) -> bool:
     return (run / FOLDER / "place.json").is_file()
 
 
-def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Place, dict[str, torch.Tensor]]:
+def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> Place:
     folder = run / FOLDER
     try:
-        module.load_state_dict(load_file(folder / "weights.safetensors"), strict=False)
+        module.load_state_dict(load_file(folder / "weights.safetensors"))
         _restore(optimiser, load_file(folder / "optimiser.safetensors"))
-        extra = load_file(folder / "extra.safetensors") if (folder / "extra.safetensors").exists() else {}
-        return Place(**json.loads((folder / "place.json").read_text(encoding="utf-8"))), extra
+        return Place(**json.loads((folder / "place.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise FnftgError(f"The restart point {folder} cannot be read ({error}): train from the start.") from error
-
-
-def trained_state(module: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach() for name, tensor in module.state_dict().items()}
 
 
 def _flat(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
