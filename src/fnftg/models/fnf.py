@@ -50,7 +50,7 @@ class FnFConfig:
 class FnF(LinkPredictor):
     def __init__(self, config: FnFConfig, encoder: Encoder):
         super().__init__()
-        self.config, self.ego = config, config.ego
+        self.config, self.ego, self.by_distance = config, config.ego, config.score == "transe"
         self.tt = TextTransformer(config.text, encoder)
         self.width = self.tt.width
         if config.score in ("complex", "simple") and self.width % 2:

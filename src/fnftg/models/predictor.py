@@ -74,6 +74,7 @@ class LinkPredictor(nn.Module):
 
     ego: EgoConfig
     width: int
+    by_distance: bool  # the similarity is minus the L1 distance, for which there are faster ways to rank
 
     @abstractmethod
     def forward(

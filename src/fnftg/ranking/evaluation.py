@@ -25,7 +25,7 @@ from fnftg.text.transformer import GraphTexts
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int32]
-CENTRES = 2_048  # embedded at a time
+CENTRES, QUERIES = 2_048, 256  # embedded at a time, and scored against all candidates at a time
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,51 @@ def filtered_ranks(
     vectors = candidate_vectors(model, visible, candidates)  # (n, d)
     points, true_vectors = query_vectors(model, visible, queries, hidden)  # (q, d) each
     model.train(was_training)
-    rows = np.arange(len(points))
     row_of = np.full(known.entities, -1)
     row_of[candidates] = np.arange(len(candidates))
-    offsets, answers = known(queries.centres, queries.labels)
-    listed = row_of[answers] >= 0  # known answers are candidates only as far as the protocol goes
-    offsets = np.concatenate([[0], np.cumsum(listed)])[offsets]
-    answers = row_of[answers[listed]]
+    offsets, entities = known(queries.centres, queries.labels)
+    answers = row_of[entities]
+    listed = answers >= 0  # known answers are candidates only as far as the protocol goes
+    offsets, answers = np.concatenate([[0], np.cumsum(listed)])[offsets], answers[listed]
+    count = counts_by_distance if model.by_distance else counts_by_similarity
+    better, equal = count(model, points, true_vectors, vectors, offsets, answers)
+    return 1.0 + better + equal / 2
+
+
+Counts = tuple[
+    npt.NDArray[np.int64], npt.NDArray[np.int64]
+]  # how many candidates are better, how many equal: (q,) each
+Numbers = npt.NDArray[np.int64]
+
+
+def counts_by_distance(
+    model: LinkPredictor, points: Floats, true_vectors: Floats, vectors: Floats, offsets: Numbers, answers: Numbers
+) -> Counts:
+    """By L1 distances, counted in blocks; the known answers (ragged rows of candidates) do not count."""
+    rows = np.arange(len(points))
     true_distances = l1_pairs(points, true_vectors, rows, rows)
     better, equal = count_ranks(points, vectors, true_distances)
     known_better, known_equal = count_known(points, vectors, true_distances, offsets, answers)
-    return 1.0 + (better - known_better) + (equal - known_equal) / 2
+    return better - known_better, equal - known_equal
+
+
+def counts_by_similarity(
+    model: LinkPredictor, points: Floats, true_vectors: Floats, vectors: Floats, offsets: Numbers, answers: Numbers
+) -> Counts:
+    """The same by any similarity, some queries against all candidates at a time; a NaN is worse than all else."""
+    better, equal = np.zeros(len(points), np.int64), np.zeros(len(points), np.int64)
+    everyone = torch.from_numpy(vectors)
+    for part in parts(len(points), QUERIES):
+        asked, own = torch.from_numpy(points[part]), torch.from_numpy(true_vectors[part])
+        true = model.similarity(asked, own).diagonal()[:, None]  # (b, 1)
+        scores = model.similarity(asked, everyone)  # (b, n)
+        known = torch.zeros(scores.shape, dtype=torch.bool)
+        counts = np.diff(offsets[part.start : part.stop + 1])
+        of_part = answers[offsets[part.start] : offsets[part.stop]]
+        known[torch.from_numpy(np.repeat(np.arange(len(counts)), counts)), torch.from_numpy(of_part)] = True
+        better[part] = (((scores > true) | true.isnan()) & ~known).sum(1).numpy()
+        equal[part] = ((scores == true) & ~known).sum(1).numpy()
+    return better, equal
 
 
 def candidate_vectors(model: LinkPredictor, visible: Visible, candidates: Integers) -> Floats:
@@ -134,6 +168,6 @@ def query_vectors(model: LinkPredictor, visible: Visible, queries: Queries, hidd
     return points, true_vectors
 
 
-def parts(count: int) -> Iterator[slice]:
-    for start in range(0, count, CENTRES):
-        yield slice(start, min(start + CENTRES, count))
+def parts(count: int, size: int = CENTRES) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
