@@ -1,6 +1,6 @@
 """How much faster is FnF-TG when each distinct thing is encoded once? Ratios within one run.
 
-    python benchmarks/training.py [--data FOLDER_OF_DATASETS] [--steps 6] [--json]
+    python benchmarks/training.py [--data FOLDER_OF_DATASETS] [--cache FOLDER] [--steps 3] [--json]
 
 Against the same model written plainly: every text of every ego-graph through the encoder and padded, padded quadratic
 attention, torch.cdist. Both get the same weights and must give the same loss. Where a limit is missed, the exit code
@@ -178,7 +178,8 @@ def main() -> int:
     parser.add_argument(
         "--data", type=Path, help="a folder with WN18RR_IND and FB15k-237_IND; else those of fnftg data get"
     )
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--cache", type=Path, help="of tokens and features; else they are made for this run alone")
+    parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     names = {name: str(chosen.data / name) if chosen.data else name for name in ("WN18RR_IND", "FB15k-237_IND")}
@@ -186,13 +187,14 @@ def main() -> int:
         "machine": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
     }
     with tempfile.TemporaryDirectory() as folder:
-        cache = Path(folder)
+        cache = chosen.cache or Path(folder)
         for name, neighbours in (("WN18RR_IND", 10), ("FB15k-237_IND", 40)):
-            say(f"{name}: ours and plain")
+            say(f"{name}: ours and plain …")
             found[f"{name} against plain"] = plain_against_ours(
                 open_graph(names[name]), neighbours, chosen.steps, cache
             )
-        say("WN18RR_IND: frozen and fine-tuned")
+            say(f"{found[f'{name} against plain']}")
+        say("WN18RR_IND: frozen and fine-tuned …")
         found["frozen against fine-tuned"] = frozen_against_finetuned(
             open_graph(names["WN18RR_IND"]), chosen.steps, cache
         )
