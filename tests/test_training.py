@@ -20,6 +20,7 @@ from fnftg.cli import main
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
+from fnftg.models.predictor import LinkPredictor
 from fnftg.models.pretrained import from_pretrained
 from fnftg.training import loop
 from fnftg.training.config import RunConfig, merged, recipe, recipes
@@ -129,6 +130,27 @@ def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tm
     again = loop.evaluate(model, graph, texts, "test", loop.protocol("statik"))
     assert again["mrr"] == pytest.approx(metrics["test"]["mrr"], abs=1e-6)
     assert "MRR" in (tmp_path / "run" / "checkpoint" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"text": {"training": "frozen", "query": "text"}},
+        {"text": {"training": "finetune", "query": "text"}},
+        {"text": {"training": "centre"}},
+        {"ego": {"hops": 2, "method": "rare", "directions": "out"}, "graph": {"layers": 2}},
+        {"ego_graphs": False, "relation_conditioning": False, "score": "complex", "normalise": True},
+    ],
+    ids=["frozen query texts", "the paper's", "centre", "two hops and layers", "text only"],
+)
+def test_every_way_to_train_gives_a_model_that_can_be_saved_and_loaded(
+    model: dict[str, object], store: Path, tmp_path: Path
+) -> None:
+    config = configured(model=model, training={"epochs": 1, "save_every": 100, "accumulate": 3})
+    trained = train(KnowledgeGraph.open(store), config, tmp_path / "run")
+    trained.save_pretrained(tmp_path / "copy")
+    for folder in (tmp_path / "run", tmp_path / "copy"):
+        assert same(dict(trained.state_dict()), dict(LinkPredictor.from_pretrained(folder).state_dict()))
 
 
 def test_two_processes_have_the_losses_of_one(store: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +84,13 @@ class FnF(LinkPredictor):
         if labels is not None:
             points = self.points(texts, x[-len(centres) :], labels)
         return x[: len(centres)] if candidates else None, points
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
+    ) -> None:
+        from fnftg.models.pretrained import save_pretrained
+
+        save_pretrained(self, folder, metrics, force)
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
         return similarity(self.config.score, points, candidates)

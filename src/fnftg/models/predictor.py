@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,19 @@ class LinkPredictor(nn.Module):
     ) -> tuple[Tensor | None, Tensor | None]:
         """Candidate vectors (n, d) of the centres, if asked for, and, given the labels of queries (a relation r, or
         R + r for the inverse of r), the points (n, d) of these queries."""
+
+    @staticmethod
+    def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
+        """A model from its folder, from the folder of the run that trained it, or by its name on the hub."""
+        from fnftg.models.pretrained import from_pretrained
+
+        return from_pretrained(name)
+
+    @abstractmethod
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
+    ) -> None:
+        """Writes the model as a folder, in one step."""
 
     @abstractmethod
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
