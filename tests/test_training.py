@@ -126,7 +126,7 @@ def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tm
     metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
     assert metrics["test"]["mrr"] > 5 * sum(1 / i for i in range(1, 241)) / 240
     model = from_pretrained(tmp_path / "run")
-    texts = loop.GraphTexts.of(graph, model.tt.encoder, model.config.text)
+    texts = model.texts(graph)
     again = loop.evaluate(model, graph, texts, "test", loop.protocol("statik"))
     assert again["mrr"] == pytest.approx(metrics["test"]["mrr"], abs=1e-6)
     assert "MRR" in (tmp_path / "run" / "checkpoint" / "README.md").read_text()

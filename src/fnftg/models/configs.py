@@ -15,6 +15,8 @@ def from_dict(kind: Any, values: Any, path: str = "") -> Any:
     if not isinstance(values, dict):
         raise FnftgError(f"The config's {path or 'content'} must hold fields, not {values!r}.")
     hints = typing.get_type_hints(kind)
+    if hasattr(kind, "field_types"):  # some fields decide on the type of others
+        hints |= kind.field_types(values)
     given = {}
     for name, value in values.items():
         where = f"{path}.{name}" if path else name
@@ -22,13 +24,30 @@ def from_dict(kind: Any, values: Any, path: str = "") -> Any:
             raise FnftgError(f"The config has an unknown field {where}: {path or 'it'} has {', '.join(hints)}.")
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
-            given[name] = from_dict(hint, value, where)
+            given[name] = from_dict(hint, _upon_default(kind, name, hint, value), where)
             continue
         value = _number(value, hint)
         if not _fits(value, hint):
             raise FnftgError(f"The config's field {where} cannot be {value!r}: it must be {_words(hint)}.")
         given[name] = value
     return kind(**given)
+
+
+def _upon_default(kind: Any, name: str, hint: Any, value: Any) -> Any:
+    """The fields of `value` upon those of the field's own default, which may differ from its type's."""
+    field = next(field for field in dataclasses.fields(kind) if field.name == name)
+    if not isinstance(value, dict) or field.default_factory is dataclasses.MISSING:
+        return value
+    default = field.default_factory()
+    if type(default) is not hint:
+        return value
+    return {**{name: getattr(default, name) for name in _names(hint) if name not in value}, **value}
+
+
+def _names(kind: Any) -> list[str]:
+    """Fields that hold plain values; nested configs have defaults of their own."""
+    hints = typing.get_type_hints(kind)
+    return [name for name in hints if not dataclasses.is_dataclass(hints[name])]
 
 
 def _number(value: Any, hint: Any) -> Any:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
 from fnftg.errors import FnftgError
-from fnftg.models.predictor import EgoConfig, Integers, LinkPredictor
+from fnftg.models.predictor import NO_EGO_GRAPHS, EgoConfig, Integers, LinkPredictor, needs_ego_graphs
+from fnftg.models.reading import Join, conditioned, label_vectors, rows
 from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextTransformer
@@ -46,12 +44,17 @@ class FnFConfig:
     def __post_init__(self) -> None:
         if self.score not in SCORES:
             raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}.")
+        if not self.ego_graphs:
+            needs_ego_graphs(self.text)
 
 
 class FnF(LinkPredictor):
-    def __init__(self, config: FnFConfig, encoder: Encoder):
+    system = "fnf"
+
+    def __init__(self, config: FnFConfig, encoder: Encoder, relations: int = 0):
         super().__init__()
-        self.config, self.ego, self.by_distance = config, config.ego, config.score == "transe"
+        self.config, self.relations = config, relations  # which it does not depend on: relations are their texts
+        self.ego, self.by_distance = config.ego if config.ego_graphs else NO_EGO_GRAPHS, config.score == "transe"
         self.tt = TextTransformer(config.text, encoder)
         self.width = self.tt.width
         if config.score in ("complex", "simple") and self.width % 2:
@@ -72,7 +75,8 @@ class FnF(LinkPredictor):
         own, nodes, node_of_edge = self.entity_vectors(texts, centres, egos)
         centre_vectors = [own] if candidates else []
         if labels is not None:
-            centre_vectors.append(self.conditioned(texts, centres, labels, own))
+            known = self.config.relation_conditioning
+            centre_vectors.append(conditioned(self.tt, self.join, texts, centres, labels, own) if known else own)
         x = torch.cat(centre_vectors)  # (n or 2n, d)
         if self.gt is not None:
             label_vectors, label_of_edge = self.edge_labels(texts, egos)
@@ -85,12 +89,9 @@ class FnF(LinkPredictor):
             points = self.points(texts, x[-len(centres) :], labels)
         return x[: len(centres)] if candidates else None, points
 
-    def save_pretrained(
-        self, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
-    ) -> None:
-        from fnftg.models.pretrained import save_pretrained
-
-        save_pretrained(self, folder, metrics, force)
+    @property
+    def reads_query_texts(self) -> bool:
+        return self.config.relation_conditioning and self.join is None
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
         return similarity(self.config.score, points, candidates)
@@ -112,46 +113,13 @@ class FnF(LinkPredictor):
         """x_TT of the distinct labels (p, d), and the label of each edge; two steps have the sum of their labels."""
         if egos.second_labels is None:
             distinct, of_edge = np.unique(egos.labels, return_inverse=True)
-            return self.label_vectors(texts, distinct), rows(of_edge)
+            return label_vectors(self.tt, texts, distinct), rows(of_edge)
         steps = np.stack([egos.labels, egos.second_labels], axis=1)
         pairs, of_edge = np.unique(steps, axis=0, return_inverse=True)
-        first = self.label_vectors(texts, pairs[:, 0])
-        second = self.label_vectors(texts, np.maximum(pairs[:, 1], 0)) * torch.from_numpy(pairs[:, 1:] >= 0)
+        first = label_vectors(self.tt, texts, pairs[:, 0])
+        second = label_vectors(self.tt, texts, np.maximum(pairs[:, 1], 0)) * torch.from_numpy(pairs[:, 1:] >= 0)
         return first + second, rows(of_edge.reshape(-1))
 
-    def conditioned(self, texts: GraphTexts, centres: Integers, labels: Integers, own: Tensor) -> Tensor:
-        """The centres of queries, which know the relation asked for: [h‖r] or [t‖r⁻¹]."""
-        if not self.config.relation_conditioning:
-            return own
-        if self.join is not None:
-            joined: Tensor = self.join(own, self.label_vectors(texts, labels))
-            return joined
-        encoded: Tensor = self.tt(texts, rows(centres), texts.relation_row(rows(labels)))
-        return encoded
-
     def points(self, texts: GraphTexts, entity: Tensor, labels: Integers) -> Tensor:
-        relation = self.label_vectors(texts, labels % texts.relations)  # the same r for tails and heads
+        relation = label_vectors(self.tt, texts, labels % texts.relations)  # the same r for tails and heads
         return query_points(self.config.score, entity, relation, torch.from_numpy(labels >= texts.relations))
-
-    def label_vectors(self, texts: GraphTexts, labels: Integers) -> Tensor:
-        distinct, inverse = np.unique(labels, return_inverse=True)
-        vectors: Tensor = self.tt(texts, texts.relation_row(rows(distinct)))
-        return vectors[rows(inverse)]
-
-
-class Join(nn.Module):
-    """The frugal query: a small layer lets the relation's vector into the centre's, so no query text is encoded."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.inner = nn.Linear(2 * width, width, bias=False)
-        self.outer = nn.Linear(width, width, bias=False)
-
-    def forward(self, centre: Tensor, relation: Tensor) -> Tensor:
-        """(n, d), (n, d) → (n, d)"""
-        joined: Tensor = self.outer(functional.silu(self.inner(torch.cat([centre, relation], dim=-1))))
-        return centre + joined
-
-
-def rows(integers: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(integers.astype(np.int64))

@@ -22,21 +22,21 @@ class LossConfig:
     """What a batch of scores is trained for.
 
     Args:
-        name: margin, the paper's, or infonce, which learns faster from frozen texts.
-        margin: of the margin loss.
+        name: margin, the paper's; infonce, which learns faster from frozen texts; or nll: true or not, for each triple.
+        margin: of the margin loss; of nll what is added to the scores (KEPLER's γ is 4, BLP's 0).
         average: of the margin loss: over all pairs, over the violating ones, or over the hardest of each query.
         temperature: of infonce: what scores are divided by at the start; learned from there.
         label_smoothing: of infonce.
     """
 
-    name: Literal["margin", "infonce"] = "margin"
+    name: Literal["margin", "infonce", "nll"] = "margin"
     margin: float = 1.0
     average: Literal["pairs", "violating", "hardest"] = "pairs"
     temperature: float = 1.0
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in ("margin", "infonce") or self.average not in ("pairs", "violating", "hardest"):
+        if self.name not in ("margin", "infonce", "nll") or self.average not in ("pairs", "violating", "hardest"):
             raise FnftgError(f"There is no loss {self.name!r} with average {self.average!r}.")
         if self.temperature <= 0 or self.margin < 0 or not 0 <= self.label_smoothing < 1:
             raise FnftgError("A loss needs temperature > 0, margin ≥ 0 and label_smoothing in [0, 1).")
@@ -54,6 +54,8 @@ class RankingLoss(nn.Module):
         """scores (q, n), answers (q,), negatives (q, n) of truth values → one number."""
         if self.config.name == "margin":
             return margin_loss(scores, answers, negatives, self.config.margin, self.config.average)
+        if self.config.name == "nll":
+            return nll_loss(scores + self.config.margin, answers, negatives)
         return info_nce(scores * self.log_scale.exp(), answers, negatives, self.config.label_smoothing)
 
 
@@ -65,6 +67,13 @@ def margin_loss(scores: Tensor, answers: Tensor, negatives: Tensor, margin: floa
         return violations.max(dim=1).values.mean()
     counted = negatives if average == "pairs" else violations > 0
     return violations.sum() / counted.sum().clamp(min=1)
+
+
+def nll_loss(scores: Tensor, answers: Tensor, negatives: Tensor) -> Tensor:
+    """Half of −log σ(f(t)), the mean over true triples, plus −log σ(−f(t')), the mean over corrupted ones."""
+    true = functional.softplus(-scores.gather(1, answers[:, None])).mean()
+    corrupted = (functional.softplus(scores) * negatives).sum() / negatives.sum().clamp(min=1)
+    return (true + corrupted) / 2
 
 
 def info_nce(logits: Tensor, answers: Tensor, negatives: Tensor, label_smoothing: float = 0.0) -> Tensor:

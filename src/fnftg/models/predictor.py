@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from torch import Tensor, nn
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
 from fnftg.errors import FnftgError
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.models.losses import RankingLoss
+from fnftg.text.encoders import TextConfig
 from fnftg.text.transformer import GraphTexts
 
 Integers = npt.NDArray[np.int32]
@@ -46,6 +50,9 @@ class EgoConfig:
             raise FnftgError("Ego-graphs have hops 1 or 2, directions both or out, method uniform or rare.")
 
 
+NO_EGO_GRAPHS = EgoConfig(limit=0)
+
+
 @dataclass(frozen=True)
 class Visible:
     """What a model may look at: the texts of a graph and the edges that are not held back."""
@@ -64,15 +71,41 @@ class Visible:
     ) -> EgoGraphs:
         """The sampled ego-graphs; outside training they depend on the centre alone, not on the batch."""
         limit = config.limit if training or config.evaluation_limit is None else config.evaluation_limit
+        if limit == 0:
+            return EgoGraphs(np.zeros(len(centres) + 1, np.int64), centres[:0], centres[:0])
         streams = centres.astype(np.int64) if streams is None else streams
         return sample(
             self.neighbours, centres, limit, key, hidden, streams, config.method, config.hops, config.second_limit
         )
 
 
-class LinkPredictor(nn.Module):
-    """Embeds candidates and queries so that `similarity` of the two is the score of the triple."""
+@dataclass(frozen=True)
+class Compared:
+    """A step's queries and what they are compared with, as a loss sees them.
 
+    Columns are the candidates of all processes, then the entities of `LinkPredictor.earlier`, if there are any.
+    """
+
+    texts: GraphTexts
+    centres: Integers  # (q,): the entities of this process, each a candidate and the centre of a query
+    points: Tensor  # (q, d)
+    candidates: Tensor  # (n, d)
+    columns: Integers  # (n,): the candidates' entities
+    answers: Tensor  # (q,): the column of each query's answer
+    negatives: Tensor  # (q, n + earlier) of truth values: which columns count against a query
+
+
+class LinkPredictor(nn.Module):
+    """Embeds candidates and queries so that `similarity` of the two is the score of the triple.
+
+    A system is made as `System(config, encoder, relations)`: R, of the graph that it is trained on, is what a table of
+    relations has rows for.
+    """
+
+    system: ClassVar[str]  # its name in `SYSTEMS`
+    config: Any  # its config, of which all have `text`
+    relations: int  # R
+    tt: Any  # what reads the texts; it has the `encoder`
     ego: EgoConfig
     width: int
     by_distance: bool  # the similarity is minus the L1 distance, for which there are faster ways to rank
@@ -84,6 +117,32 @@ class LinkPredictor(nn.Module):
         """Candidate vectors (n, d) of the centres, if asked for, and, given the labels of queries (a relation r, or
         R + r for the inverse of r), the points (n, d) of these queries."""
 
+    @abstractmethod
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        """(q, d) against (n, d) → scores (q, n)."""
+
+    # What training asks for
+
+    @property
+    def reads_query_texts(self) -> bool:
+        """Whether [h‖r] is read as a text, whose features a frozen encoder computes in advance."""
+        return False
+
+    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+        """What is trained for: the ranking loss of the scores, unless a system has more to learn."""
+        scores = self.similarity(compared.points, compared.candidates)  # (q, n)
+        return ranking(scores.float(), compared.answers, compared.negatives)  # type: ignore[no-any-return]
+
+    def earlier(self) -> Integers:
+        """Entities of earlier batches that a system keeps as further negatives."""
+        return np.zeros(0, np.int32)
+
+    # Texts and folders
+
+    def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
+        """The texts of a graph as this system reads them."""
+        return GraphTexts.of(graph, self.tt.encoder, self.config.text, cache)
+
     @staticmethod
     def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
         """A model from its folder, from the folder of the run that trained it, or by its name on the hub."""
@@ -91,12 +150,16 @@ class LinkPredictor(nn.Module):
 
         return from_pretrained(name)
 
-    @abstractmethod
     def save_pretrained(
         self, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
     ) -> None:
         """Writes the model as a folder, in one step."""
+        from fnftg.models.pretrained import save_pretrained
 
-    @abstractmethod
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
-        """(q, d) against (n, d) → scores (q, n)."""
+        save_pretrained(self, folder, metrics, force)
+
+
+def needs_ego_graphs(text: TextConfig) -> None:
+    """Refuses what makes sense with neighbours only."""
+    if text.training == "centre":
+        raise FnftgError("text.training centre is for ego-graphs: without them choose finetune or frozen.")

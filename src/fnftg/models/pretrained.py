@@ -14,15 +14,16 @@ import fnftg
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.models.configs import from_dict
-from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.predictor import LinkPredictor
+from fnftg.models.systems import system, title
 from fnftg.text.encoders import load_encoder, save_encoder
 
 CHECKPOINT = "checkpoint"  # the folder of the best weights in a run's folder
-FORMAT, VERSION = "fnftg-model", 1
+FORMAT, VERSION = "fnftg-model", 2  # 1: FnF alone, so no system is named
 
 
 def save_pretrained(
-    model: FnF, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
+    model: LinkPredictor, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
 ) -> None:
     """Writes the folder in one step: a crash leaves the old one whole."""
     with new_folder(folder, force) as partial:
@@ -33,12 +34,13 @@ def save_pretrained(
             model.tt.encoder, partial / "encoder", weights=not frozen or model.tt.encoder.name.startswith("scratch:")
         )
         config = {"format": FORMAT, "version": VERSION, "written_by": f"fnftg {fnftg.__version__}"}
-        _write_json(partial / "config.json", {**config, "model": asdict(model.config)})
+        what = {"system": model.system, "relations": model.relations, "model": asdict(model.config)}
+        _write_json(partial / "config.json", {**config, **what})
         _write_json(partial / "metrics.json", metrics or {})
-        (partial / "README.md").write_text(card(model.config, metrics or {}), encoding="utf-8")
+        (partial / "README.md").write_text(card(model, metrics or {}), encoding="utf-8")
 
 
-def from_pretrained(name: str | os.PathLike[str]) -> FnF:
+def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
     """A model from its folder, from the folder of the run that trained it, or by its name on the hub."""
     folder = _folder(name)
     try:
@@ -54,7 +56,12 @@ def from_pretrained(name: str | os.PathLike[str]) -> FnF:
         raise FnftgError(
             f"The model {folder} has version {config['version']}, this fnftg reads up to {VERSION}: upgrade."
         )
-    model = FnF(from_dict(FnFConfig, config["model"], "model"), load_encoder(str(folder / "encoder")))
+    chosen = system(config.get("system", "fnf"))
+    model = chosen.make(
+        from_dict(chosen.config, config["model"], "model"),
+        load_encoder(str(folder / "encoder")),
+        config.get("relations", 0),
+    )
     try:
         model.load_state_dict(load_file(folder / "model.safetensors"))
     except Exception as error:
@@ -80,13 +87,13 @@ def _folder(name: str | os.PathLike[str]) -> Path:
         raise FnftgError(f"{name} is neither a folder nor could it be fetched from the hub: give a folder.") from error
 
 
-def card(config: FnFConfig, metrics: dict[str, Any]) -> str:
+def card(model: LinkPredictor, metrics: dict[str, Any]) -> str:
     """The model card: what the model is, how good, how to use it."""
-    system = "FnF-TG" if config.ego_graphs else "FnF-T"
+    name, text = title(model.system, model.config), model.config.text
     lines = [
-        f"# {system} ({config.text.encoder}, {config.text.training})",
+        f"# {name} ({text.encoder}, {text.training})",
         "",
-        "A Fast-and-Frugal Text-Graph Transformer for inductive link prediction, made with fnftg.",
+        f"A model for inductive link prediction, made with fnftg. {name}: {system(model.system).description}.",
         "",
         "```python",
         "from fnftg.models.pretrained import from_pretrained",

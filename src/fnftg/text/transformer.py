@@ -51,16 +51,17 @@ def pooling_of(config: TextConfig, encoder: Encoder) -> Pooling:
     return encoder.pooling if config.pooling == "auto" else config.pooling
 
 
-class TextTransformer(nn.Module):
-    """Vectors of texts and of query texts; a frozen encoder stays outside of the module's parameters."""
+class TextEncoder(nn.Module):
+    """The pooled outputs of an encoder for texts and query texts; a frozen encoder stays outside of the parameters."""
+
+    anchor: torch.Tensor
 
     def __init__(self, config: TextConfig, encoder: Encoder):
         super().__init__()
         self.config = config
         self.pooling: Pooling = pooling_of(config, encoder)
-        self.width = config.width or encoder.hidden
-        self.w0 = nn.Linear(encoder.hidden, self.width, bias=False)
-        self.w1 = nn.Linear(self.width, self.width, bias=False)
+        self.width = encoder.hidden
+        self.register_buffer("anchor", torch.zeros(0), persistent=False)  # knows the device
         self._encoder = [encoder]  # in a list, where nn.Module does not look for parameters
         if config.training == "frozen":
             encoder.model.eval().requires_grad_(False)
@@ -85,9 +86,11 @@ class TextTransformer(nn.Module):
         `cached` asks for features without gradients where the encoder is trained; while it is fine-tuned in full this
         is ignored, and in evaluation it needs features as `refresh` leaves them.
         """
-        x = self.features(texts, rows, second_rows, cached)  # (n, hidden)
-        projected: torch.Tensor = self.w1(functional.silu(self.w0(x)))
-        return projected  # (n, d)
+        return self.projected(self.features(texts, rows, second_rows, cached))
+
+    def projected(self, x: torch.Tensor) -> torch.Tensor:
+        """What becomes of the encoder's outputs (n, hidden): here nothing."""
+        return x
 
     def features(
         self, texts: GraphTexts, rows: torch.Tensor, second_rows: torch.Tensor | None = None, cached: bool = False
@@ -97,7 +100,7 @@ class TextTransformer(nn.Module):
             if texts.features is None:
                 raise FnftgError("The features of the texts were not computed: call refresh before they are used.")
             found = texts.features.take(_rows(rows), None if second_rows is None else _rows(second_rows))
-            return torch.from_numpy(found).to(self.w0.weight.device)
+            return torch.from_numpy(found).to(self.anchor.device)
         return self._encode(texts.tokens, rows, second_rows)
 
     def _may_use(self, texts: GraphTexts) -> bool:
@@ -114,7 +117,7 @@ class TextTransformer(nn.Module):
             distinct, inverse = torch.unique(rows * len(tokens) + second_rows, return_inverse=True)
             keys = _rows(distinct)
             first, second = keys // len(tokens), keys % len(tokens)
-        device = self.w0.weight.device
+        device = self.anchor.device
         if not len(first):
             return torch.zeros((0, self.encoder.hidden), device=device)
         encoded, places = [], []
@@ -129,6 +132,33 @@ class TextTransformer(nn.Module):
     def refresh(self, texts: GraphTexts) -> None:
         """Computes the cached features of all texts anew, with the encoder's present weights."""
         texts.features = FeatureStore.of(self.encoder, texts.tokens, self.pooling, None, self.config.token_budget)
+
+
+class TextProjection(TextEncoder):
+    """pool(BERT(x)) W, as in BLP: one linear layer without bias."""
+
+    def __init__(self, config: TextConfig, encoder: Encoder, width: int | None = None):
+        super().__init__(config, encoder)
+        self.width = width or config.width or encoder.hidden
+        self.w = nn.Linear(encoder.hidden, self.width, bias=False)
+
+    def projected(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.w(x)
+        return out  # (n, d)
+
+
+class TextTransformer(TextEncoder):
+    """The paper's TT: σ(pool(BERT(x)) W0) W1."""
+
+    def __init__(self, config: TextConfig, encoder: Encoder):
+        super().__init__(config, encoder)
+        self.width = config.width or encoder.hidden
+        self.w0 = nn.Linear(encoder.hidden, self.width, bias=False)
+        self.w1 = nn.Linear(self.width, self.width, bias=False)
+
+    def projected(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.w1(functional.silu(self.w0(x)))
+        return out  # (n, d)
 
 
 def _rows(tensor: torch.Tensor) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from fnftg.kg.graph import Triples
 from fnftg.ranking.evaluation import Queries
 
 Integers = npt.NDArray[np.int32]
+NOTHING = np.zeros(0, np.int32)
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
@@ -32,6 +34,7 @@ class Batch:
     columns: Integers  # (2B,): the entity of each column
     streams: npt.NDArray[np.int64]  # (2b,): the places of the centres in the whole batch
     answers: npt.NDArray[np.int64]  # (2b,): the column of each query's answer
+    tails: npt.NDArray[np.bool_]  # (2B,): whether a column's entity is the tail of its triple
 
     @classmethod
     def of(cls, triples: Triples, relations: int, process: int = 0, processes: int = 1) -> Batch:
@@ -43,11 +46,44 @@ class Batch:
         place = np.arange(own)
         in_batch = np.concatenate([process * own + place, len(triples) + process * own + place])
         answers = first + np.concatenate([own + place, place])  # a head's answer is its tail, and the other way round
-        return cls(shares[process], columns, in_batch, answers)
+        tails = np.tile(np.arange(2 * own) >= own, processes)
+        return cls(shares[process], columns, in_batch, answers, tails)
 
     def hidden(self, what: str) -> Hidden:
         return Hidden(self.queries.answers, self.queries.labels, what)  # type: ignore[arg-type]
 
-    def negatives(self, known: KnownAnswers) -> npt.NDArray[np.bool_]:
-        """(2b, 2B): every column but the answers that are known to be true, the target among them."""
-        return ~known.among(self.queries.centres, self.queries.labels, self.columns)
+    def negatives(
+        self,
+        known: KnownAnswers | None,
+        which: Literal["two-sided", "tied", "drawn"] = "two-sided",
+        draws: int = 64,
+        key: tuple[int, ...] = (),
+        earlier: Integers = NOTHING,
+    ) -> npt.NDArray[np.bool_]:
+        """Which columns count against each query, then which entities of earlier batches: (2b, 2B + earlier).
+
+        Never the target, nor what is known to be true. `two-sided`: else every head and tail, the query's own entity
+        too; `tied`: of the other triples the tails where a tail is asked for, the heads where a head is; `drawn`: so
+        many of a triple's two queries together, drawn from the entities of other triples.
+        """
+        entities = np.concatenate([self.columns, earlier])
+        if known is None:
+            others: npt.NDArray[np.bool_] = entities != self.queries.answers[:, None]
+        else:
+            others = ~known.among(self.queries.centres, self.queries.labels, entities)
+        if which == "two-sided":
+            return others
+        count, half = len(self.columns), len(self.answers) // 2
+        own = self.answers.reshape(2, half)[::-1].reshape(-1)  # the column of each query's own entity
+        places = np.arange(len(others))
+        chosen = np.ones_like(others)
+        if which == "tied":
+            chosen[:, :count] = self.tails == (places < half)[:, None]
+        else:
+            lots = np.random.default_rng(list(key)).random((len(others), count))
+            lots[places, self.answers], lots[places, own] = 2, 2
+            first = np.argsort(lots, axis=1, kind="stable")[:, : max(draws // 2, 1)]
+            chosen[:, :count] = False
+            np.put_along_axis(chosen, first, True, axis=1)
+        others &= chosen
+        return others

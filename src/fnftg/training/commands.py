@@ -15,6 +15,7 @@ from fnftg.kg.datasets import data_home
 from fnftg.kg.opening import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
+from fnftg.models.systems import SYSTEMS
 from fnftg.training.config import RunConfig, recipe, recipes
 
 
@@ -30,7 +31,7 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         if not chosen.graph or not chosen.output:
             parser.error("a graph and -o RUN are needed, or --resume RUN")
         run, graph = Path(chosen.output), open_graph(chosen.graph)
-        config = RunConfig(chosen.model, chosen.training, chosen.trainer)
+        config = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
     train_graph(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
     if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
         return  # the first process speaks for all
@@ -39,13 +40,13 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 
 def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
-    """Every field of the config as an option; what a recipe or a file sets are their defaults."""
+    """Every field of the system's config as an option; what a recipe or a file sets are their defaults."""
     from jsonargparse import ArgumentParser
 
-    first = argparse.ArgumentParser(add_help=False)
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--config")
-    named = first.parse_known_args(arguments)[0].config
-    config = from_dict(RunConfig, fields_of(named)) if named else RunConfig()
+    first.add_argument("--system")
+    config = configured(**vars(first.parse_known_args(arguments)[0]))
     parser = ArgumentParser(
         prog=outline.prog,
         description=outline.description,
@@ -54,17 +55,30 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         epilog=examples(
             "fnftg train wordnet-animals -o animals --config frugal",
             "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --training.batch 256 --trainer.devices 2",
+            "fnftg train wordnet-animals -o blp --config frugal-blp --model.score distmult",
+            "fnftg train --system statik --help",
             "fnftg train --resume wn18rr",
         ),
     )
     parser.add_argument("graph", nargs="?", help=GRAPH_HELP)
     parser.add_argument("-o", "--output", metavar="RUN", help="the folder to make")
     parser.add_argument("--config", metavar="NAME_OR_FILE", help=f"{', '.join(recipes())}; or a YAML or JSON file")
+    systems = "; ".join(f"{name}: {made.description}" for name, made in SYSTEMS.items())
+    parser.add_argument("--system", default=config.system, help=f"what to train; its fields are --model.… ({systems})")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     for name in ("model", "training", "trainer"):
         parser.add_argument(f"--{name}", type=type(getattr(config, name)), default=getattr(config, name))
     return parser.instantiate(parser.parse_args(arguments))
+
+
+def configured(config: str | None, system: str | None) -> RunConfig:
+    """The config of a recipe or a file and of a system, as far as they are named."""
+    fields = fields_of(config) if config else {}
+    if system is not None and fields.get("system", system) != system:
+        raise FnftgError(f"--config {config} is for the system {fields['system']}, not for {system}: leave one out.")
+    made: RunConfig = from_dict(RunConfig, {**fields, "system": system} if system is not None else fields)
+    return made
 
 
 def fields_of(name: str) -> dict[str, Any]:

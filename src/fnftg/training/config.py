@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fnftg.errors import FnftgError
-from fnftg.models.fnf import FnFConfig
 from fnftg.models.losses import LossConfig
+from fnftg.models.systems import SystemConfig, system
 from fnftg.ranking.protocols import protocol
 
 
@@ -18,6 +18,9 @@ class TrainingConfig:
     Args:
         epochs: passes over the training triples.
         batch: triples a step, over all devices; their entities are the negatives of each other.
+        negatives: two-sided, the paper's: all entities of the batch; tied: its tails for tails, its heads for heads; or
+            drawn, BLP's: so many for each triple as draws says, independently of the batch's size.
+        draws: of drawn negatives, for a triple's two queries together.
         learning_rate: at the start, before the cosine decay; if none is given 1e-5 for every 32 triples of a batch.
         weight_decay: of RAdam, decoupled.
         clip: the gradient's norm is cut to this; 0: never.
@@ -38,6 +41,8 @@ class TrainingConfig:
 
     epochs: int = 40
     batch: int = 128
+    negatives: Literal["two-sided", "tied", "drawn"] = "two-sided"
+    draws: int = 64
     learning_rate: float | None = None
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -57,7 +62,10 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         protocol(self.protocol)
-        for name in ("epochs", "batch", "accumulate", "validate_every", "refresh_every", "save_every", "log_every"):
+        if self.negatives not in ("two-sided", "tied", "drawn"):
+            raise FnftgError(f"training.negatives is {self.negatives!r}: it must be two-sided, tied or drawn.")
+        counts = ("epochs", "batch", "draws", "accumulate", "validate_every", "refresh_every", "save_every")
+        for name in (*counts, "log_every"):
             if getattr(self, name) < 1:
                 raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be at least 1.")
         for name in ("learning_rate", "validation_triples", "patience"):
@@ -96,18 +104,27 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole run."""
+    """A whole run; without a model its system's default."""
 
-    model: FnFConfig = field(default_factory=FnFConfig)
+    model: SystemConfig = None  # type: ignore[assignment]
     training: TrainingConfig = field(default_factory=TrainingConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    system: str = "fnf"
 
     def __post_init__(self) -> None:
+        kind = system(self.system).config
+        if self.model is None:
+            object.__setattr__(self, "model", kind())
+        if not isinstance(self.model, kind):
+            raise FnftgError(f"The system {self.system} has a {kind.__name__}, not a {type(self.model).__name__}.")
         processes = self.trainer.devices * self.trainer.num_nodes
         if self.training.batch % processes:
             raise FnftgError(f"A batch of {self.training.batch} cannot be shared by {processes} processes.")
-        if self.model.text.training == "centre" and not self.model.ego_graphs:
-            raise FnftgError("text.training centre is for ego-graphs: without them choose finetune or frozen.")
+
+    @classmethod
+    def field_types(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The config of the model is that of the system."""
+        return {"model": system(values.get("system", "fnf")).config}
 
 
 # Recipes by name
@@ -136,18 +153,30 @@ FRUGAL: dict[str, Any] = {
 PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
 
 
+FRUGAL_TEXT = {"encoder": "minilm", "training": "frozen", "query": "vector"}
+FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {  # upon the frugal training; each as published but for the frozen encoder
+    "bow": {"model": {"text": {**FRUGAL_TEXT, "width": 256}}},
+    "dkrl": {"model": {"text": {**FRUGAL_TEXT, "width": 256}}},
+    "blp": {"model": {"text": {**FRUGAL_TEXT, "width": 256}}},
+}
+
+
 def recipe(name: str) -> dict[str, Any]:
-    """The fields that a named recipe sets: frugal, or dataset-size such as wn18rr-tiny (the paper's FnF-TG)."""
+    """The fields that a named recipe sets: frugal, frugal-blp and so on for the other systems, or dataset-size such as
+    wn18rr-tiny (the paper's FnF-TG)."""
     if name == "frugal":
-        return FRUGAL
-    dataset, _, size = name.partition("-")
-    if dataset not in PAPER_DATASETS or size not in SIZES:
+        return {"system": "fnf", **FRUGAL}
+    first, _, second = name.partition("-")
+    if first == "frugal" and second in FRUGAL_SYSTEMS:
+        return merged({"system": second, "training": FRUGAL["training"]}, FRUGAL_SYSTEMS[second])
+    if first not in PAPER_DATASETS or second not in SIZES:
         raise FnftgError(f"There is no recipe {name!r}: choose {', '.join(recipes())}, or give a file.")
-    return merged(PAPER_DATASETS[dataset], {"model": {"text": {**PAPER_TEXT, "encoder": size}}})
+    return merged({"system": "fnf", **PAPER_DATASETS[first]}, {"model": {"text": {**PAPER_TEXT, "encoder": second}}})
 
 
 def recipes() -> list[str]:
-    return ["frugal", *(f"{dataset}-{size}" for dataset in PAPER_DATASETS for size in SIZES)]
+    paper = [f"{dataset}-{size}" for dataset in PAPER_DATASETS for size in SIZES]
+    return ["frugal", *(f"frugal-{name}" for name in FRUGAL_SYSTEMS), *paper]
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

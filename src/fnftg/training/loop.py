@@ -32,14 +32,13 @@ from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.configs import from_dict
-from fnftg.models.fnf import FnF
-from fnftg.models.predictor import Visible
+from fnftg.models.predictor import LinkPredictor, Visible
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
+from fnftg.models.systems import system
 from fnftg.ranking.evaluation import Queries, evaluate
 from fnftg.ranking.protocols import protocol
 from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
-from fnftg.text.transformer import GraphTexts
 from fnftg.training import restart
 from fnftg.training.bar import TrainingBar
 from fnftg.training.batches import Batch, epoch_order
@@ -57,7 +56,7 @@ def train(
     cache: Path | None = None,
     resume: bool = False,
     after_step: Callable[[int, float], None] | None = None,
-) -> FnF:
+) -> LinkPredictor:
     """Trains and returns the best model; `after_step` is told the step and its loss."""
     return Run(graph, config, run, cache, resume, after_step).train()
 
@@ -108,7 +107,7 @@ class Run:
         self._claim(resume)
         torch.manual_seed(config.training.seed)
         encoder = load_encoder(config.model.text.encoder, GraphLines(graph))
-        self.model = FnF(config.model, encoder)
+        self.model = system(config.system).make(config.model, encoder, len(graph.relations))
         self.objective = Objective(self.model, config.training.loss)
         trained = [parameter for parameter in self.objective.parameters() if parameter.requires_grad]
         self.optimiser = torch.optim.RAdam(
@@ -121,8 +120,8 @@ class Run:
             self.place = restart.load(run, self.objective, self.optimiser)
         if not self.first:
             self.fabric.barrier()  # the first process computes features, the others find them in the cache
-        self.texts = GraphTexts.of(graph, encoder, config.model.text, cache)
-        if config.model.relation_conditioning and config.model.text.query == "text" and self.texts.features is not None:
+        self.texts = self.model.texts(graph, cache)
+        if self.model.reads_query_texts and self.texts.features is not None:
             queries = Queries.of(graph.all_triples(), len(graph.relations))
             second_rows = self.texts.relation_row(torch.from_numpy(queries.labels.astype(np.int64))).numpy()
             self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, cache)
@@ -130,7 +129,7 @@ class Run:
             self.fabric.barrier()
         train_triples = graph.triples("train")
         entities, relations = len(graph.entities), len(graph.relations)
-        neighbours = Neighbours.of(train_triples, entities, relations, config.model.ego.directions)
+        neighbours = Neighbours.of(train_triples, entities, relations, self.model.ego.directions)
         self.visible = Visible(self.texts, neighbours)
         self.known = KnownAnswers.of(train_triples, entities, relations)
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
@@ -155,7 +154,7 @@ class Run:
     def steps_an_epoch(self) -> int:
         return len(self.graph.triples("train")) // self.config.training.batch
 
-    def train(self) -> FnF:
+    def train(self) -> LinkPredictor:
         training = self.config.training
         started = time.monotonic() - self.place.seconds
         bar = TrainingBar(training.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
@@ -212,9 +211,13 @@ class Run:
         egos = self.visible.ego_graphs(
             self.model.ego, batch.queries.centres, batch.hidden(training.hidden), key, batch.streams, training=True
         )
-        negatives = batch.negatives(self.known)
-        if not training.mask_known:
-            negatives = batch.columns != batch.queries.answers[:, None]
+        negatives = batch.negatives(
+            self.known if training.mask_known else None,
+            training.negatives,
+            training.draws,
+            (*key, self.fabric.global_rank),
+            self.model.earlier(),
+        )
         torch.manual_seed(
             int(np.random.SeedSequence([*key, self.fabric.global_rank]).generate_state(1, np.uint64)[0] >> 1)
         )
@@ -264,7 +267,7 @@ class Run:
     def ranked(self, split: str, sample: int | None = None) -> dict[str, Any]:
         return evaluate(self.model, self.graph, self.texts, split, protocol(self.config.training.protocol), sample)
 
-    def finish(self) -> FnF:
+    def finish(self) -> LinkPredictor:
         """The best weights, tested once where the graph has a test split."""
         if self.first:
             if not (self.run / CHECKPOINT).exists():

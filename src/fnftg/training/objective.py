@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.models.losses import LossConfig, RankingLoss
-from fnftg.models.predictor import LinkPredictor
+from fnftg.models.predictor import Compared, LinkPredictor
 from fnftg.text.transformer import GraphTexts
 from fnftg.training.batches import Batch
 
@@ -25,10 +25,16 @@ class Objective(nn.Module):
         """The mean loss of the queries (2b,) of this process against the candidates (2B,) of all."""
         candidates, points = self.model(texts, batch.queries.centres, egos, batch.queries.labels, True)
         device = candidates.device
-        scores = self.model.similarity(points, gathered(candidates))  # (2b, 2B)
-        answers = torch.from_numpy(batch.answers).to(device)
-        loss: Tensor = self.loss(scores.float(), answers, torch.from_numpy(negatives).to(device))
-        return loss
+        compared = Compared(
+            texts,
+            batch.queries.centres,
+            points,
+            gathered(candidates),
+            batch.columns,
+            torch.from_numpy(batch.answers).to(device),
+            torch.from_numpy(negatives).to(device),
+        )
+        return self.model.loss(compared, self.loss)
 
 
 def gathered(candidates: Tensor) -> Tensor:

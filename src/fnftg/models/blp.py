@@ -1,0 +1,51 @@
+"""BLP (Daza et al., 2021): the encoder's output for an entity's description, projected by one linear layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fnftg.models.predictor import needs_ego_graphs
+from fnftg.models.relations import RelationsFrom
+from fnftg.models.scoring import ScoreName
+from fnftg.models.text_only import TextOnly, check_choices
+from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.transformer import GraphTexts, TextProjection
+
+WIDTH = 128  # of the published system
+
+
+@dataclass(frozen=True)
+class BLPConfig:
+    """BLP as it was published, on the encoder of your choice.
+
+    Args:
+        text: the encoder; text.width is that of the projection, 128 as published, and text.query is not used.
+        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
+        score: transe (L1), distmult, complex or simple.
+        normalise: entity vectors have length 1; as published, for transe alone, if not given.
+    """
+
+    text: TextConfig = field(default_factory=lambda: TextConfig(width=WIDTH))
+    relations: RelationsFrom = "table"
+    score: ScoreName = "transe"
+    normalise: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_choices(self.score, self.relations)
+        needs_ego_graphs(self.text)
+
+
+class BLP(TextOnly):
+    system = "blp"
+
+    def __init__(self, config: BLPConfig, encoder: Encoder, relations: int):
+        tt = TextProjection(config.text, encoder)
+        normalise = config.score == "transe" if config.normalise is None else config.normalise
+        super().__init__(tt.width, relations, config.relations, config.score, normalise)
+        self.config, self.tt = config, tt
+
+    def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
+        encoded: Tensor = self.tt(texts, rows)
+        return encoded

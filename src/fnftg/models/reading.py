@@ -1,0 +1,58 @@
+"""How systems read the texts of entities, relations and queries: each distinct text once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fnftg.models.predictor import Integers
+from fnftg.text.transformer import GraphTexts, TextEncoder
+
+Reader = Callable[[GraphTexts, Tensor], Tensor]  # rows of texts (n,) → vectors (n, d)
+
+
+def rows(integers: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(integers.astype(np.int64))
+
+
+def entity_vectors(read: Reader, texts: GraphTexts, entities: Integers) -> Tensor:
+    """Vectors of entities (n,) with repetitions: (n, d)."""
+    distinct, inverse = np.unique(entities, return_inverse=True)
+    return read(texts, rows(distinct))[rows(inverse)]
+
+
+def label_vectors(read: Reader, texts: GraphTexts, labels: Integers) -> Tensor:
+    """Vectors of relation labels (n,) with repetitions, by their texts: (n, d)."""
+    distinct, inverse = np.unique(labels, return_inverse=True)
+    return read(texts, texts.relation_row(rows(distinct)))[rows(inverse)]
+
+
+def conditioned(
+    tt: TextEncoder, join: Join | None, texts: GraphTexts, centres: Integers, labels: Integers, own: Tensor
+) -> Tensor:
+    """The centres of queries, which know the relation asked for: [h‖r] or [t‖r⁻¹] as a text, or of two vectors."""
+    if join is None:
+        encoded: Tensor = tt(texts, rows(centres), texts.relation_row(rows(labels)))
+        return encoded
+    joined: Tensor = join(own, label_vectors(tt, texts, labels))
+    return joined
+
+
+class Join(nn.Module):
+    """The frugal query: a small layer lets the relation's vector into the centre's, so no query text is encoded."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.inner = nn.Linear(2 * width, width, bias=False)
+        self.outer = nn.Linear(width, width, bias=False)
+
+    def forward(self, centre: Tensor, relation: Tensor) -> Tensor:
+        """(n, d), (n, d) → (n, d)"""
+        joined: Tensor = self.outer(functional.silu(self.inner(torch.cat([centre, relation], dim=-1))))
+        return centre + joined

@@ -1,0 +1,47 @@
+"""The systems by name."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fnftg.errors import FnftgError
+from fnftg.models.blp import BLP, BLPConfig
+from fnftg.models.bow import BOW, BOWConfig
+from fnftg.models.dkrl import DKRL, DKRLConfig
+from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.predictor import LinkPredictor
+from fnftg.text.encoders import Encoder
+
+SystemConfig = FnFConfig | BOWConfig | DKRLConfig | BLPConfig
+
+
+class System(NamedTuple):
+    title: str  # as in the paper's tables
+    model: type[LinkPredictor]
+    config: type[Any]
+    description: str
+
+    def make(self, config: Any, encoder: Encoder, relations: int) -> LinkPredictor:
+        """The model, untrained; `relations` is the number of relations of the graph that it will be trained on."""
+        made: Any = self.model
+        model: LinkPredictor = made(config, encoder, relations)
+        return model
+
+
+SYSTEMS: dict[str, System] = {
+    "fnf": System("FnF-TG", FnF, FnFConfig, "texts and ego-graphs of the paper; FnF-T without ego-graphs"),
+    "bow": System("BOW", BOW, BOWConfig, "the mean of a description's word embeddings"),
+    "dkrl": System("DKRL", DKRL, DKRLConfig, "a convolutional network over a description's words"),
+    "blp": System("BLP", BLP, BLPConfig, "the encoder's output for a description, projected"),
+}
+
+
+def system(name: str) -> System:
+    if name not in SYSTEMS:
+        raise FnftgError(f"There is no system {name!r}: choose one of {', '.join(SYSTEMS)}.")
+    return SYSTEMS[name]
+
+
+def title(name: str, config: Any) -> str:
+    """The name of a configured system as in the paper's tables."""
+    return "FnF-T" if isinstance(config, FnFConfig) and not config.ego_graphs else system(name).title

@@ -1,0 +1,58 @@
+"""What BOW, DKRL, BLP and KEPLER have in common: an entity is the vector of its text, and relations move it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.errors import FnftgError
+from fnftg.models.predictor import NO_EGO_GRAPHS, Integers, LinkPredictor
+from fnftg.models.reading import entity_vectors
+from fnftg.models.relations import Relations, RelationsFrom
+from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
+from fnftg.text.transformer import GraphTexts
+
+
+class TextOnly(LinkPredictor):
+    """A system that gives `encode` is a whole one."""
+
+    def __init__(self, width: int, relations: int, source: RelationsFrom, score: ScoreName, normalise: bool):
+        super().__init__()
+        if score in ("complex", "simple") and width % 2:
+            raise FnftgError(f"The score {score} needs an even width, not {width}.")
+        self.width, self.relations, self.score, self.normalise = width, relations, score, normalise
+        self.ego, self.by_distance = NO_EGO_GRAPHS, score == "transe"
+        self.relation = Relations(source, relations, width, self.system)
+
+    def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
+        """Vectors of texts, of entities and of relations, before any normalisation: rows (n,) → (n, d)."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        texts: GraphTexts,
+        centres: Integers,
+        egos: EgoGraphs,
+        labels: Integers | None = None,
+        candidates: bool = True,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        entities = entity_vectors(self.encode, texts, centres)  # (n, d)
+        if self.normalise:
+            entities = functional.normalize(entities, dim=-1)
+        points = None
+        if labels is not None:
+            relations = self.relation(self.encode, texts, labels)  # (n, d)
+            points = query_points(self.score, entities, relations, torch.from_numpy(labels >= texts.relations))
+        return entities if candidates else None, points
+
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        return similarity(self.score, points, candidates)
+
+
+def check_choices(score: str, relations: str) -> None:
+    if score not in SCORES:
+        raise FnftgError(f"There is no score {score!r}: choose one of {', '.join(SCORES)}.")
+    if relations not in ("table", "text"):
+        raise FnftgError(f"Relations come from a table or from their text, not from {relations!r}.")

@@ -1,0 +1,54 @@
+"""Word embeddings, as BOW and DKRL have them instead of an encoder's outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fnftg.errors import FnftgError
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.stopwords import ContentWords
+from fnftg.text.transformer import GraphTexts
+
+
+class WordEmbeddings(nn.Module):
+    """The encoder's table of input embeddings; of each text the words that say something."""
+
+    frozen: Tensor
+
+    def __init__(self, config: TextConfig, encoder: Encoder):
+        super().__init__()
+        self.config = config
+        self.content = ContentWords(encoder.tokenizer)
+        self.encoder = encoder
+        table = encoder.model.get_input_embeddings()  # type: ignore[operator]
+        if not isinstance(table, nn.Embedding):
+            raise FnftgError(f"The encoder {encoder.name} has no table of word embeddings: choose another.")
+        encoder.model.requires_grad_(False)
+        self.table = table.requires_grad_(True) if config.training == "finetune" else None
+        self.register_buffer("frozen", table.weight if self.table is None else None, persistent=False)
+        self.width = table.embedding_dim
+
+    @property
+    def vectors(self) -> Tensor:
+        """(vocabulary, width)"""
+        return self.frozen if self.table is None else self.table.weight
+
+    def words(self, texts: GraphTexts, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens of the words that count, one text after the other, and how many each text has (n,)."""
+        ragged, numbers = texts.tokens.ragged, rows.cpu().numpy()
+        lengths = ragged.lengths(numbers)
+        tokens = ragged.flat(numbers, lengths)
+        kept = self.content.keep(tokens, lengths)
+        counts = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[kept], minlength=len(lengths))
+        device = self.vectors.device
+        return torch.from_numpy(tokens[kept].astype(np.int64)).to(device), torch.from_numpy(counts).to(device)
+
+    def texts(self, graph: KnowledgeGraph, cache: Path | None) -> GraphTexts:
+        """The texts as tokens; no features of the whole encoder are needed."""
+        return GraphTexts.of(graph, self.encoder, replace(self.config, training="finetune"), cache)
