@@ -21,7 +21,7 @@ class Command:
     summary: str
 
 
-GRAPH, LOOK, MODEL = "Bring in a graph", "Look at it and split it", "Train a model"
+GRAPH, LOOK, MODEL = "Bring in a graph", "Look at it and split it", "Train a model and see how good it is"
 COMMANDS = {
     "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that are known by name."),
     "data get": Command(GRAPH, "fnftg.kg.commands.data:get_dataset", "Download, copy or build a dataset."),
@@ -42,6 +42,8 @@ COMMANDS = {
     "split fir": Command(LOOK, "fnftg.kg.commands.split:fir", "Take the rarest relations out of train."),
     "split support": Command(LOOK, "fnftg.kg.commands.split:support", "Make part of the new entities' edges visible."),
     "train": Command(MODEL, "fnftg.training.commands:train", "Train FnF-TG or FnF-T; stop and resume at will."),
+    "evaluate": Command(MODEL, "fnftg.ranking.commands:evaluate", "Rank a split under a protocol, beside baselines."),
+    "report": Command(MODEL, "fnftg.ranking.commands:report", "Write a page with pictures of how good a run is."),
 }
 
 

@@ -51,13 +51,18 @@ def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: i
 
 
 def count_known(
-    queries: Rows, candidates: Rows, true_distances: Rows, offsets: Numbers, known: npt.NDArray[np.integer[Any]]
+    queries: Rows,
+    candidates: Rows,
+    true_distances: Rows,
+    offsets: Numbers,
+    known: npt.NDArray[np.integer[Any]],
+    memory: int = MEMORY,
 ) -> tuple[Numbers, Numbers]:
     """What `count_ranks` counted among the candidates that are known answers: those of query i are the rows
     known[offsets[i] : offsets[i + 1]]."""
     bounds = _bounds(true_distances, len(queries))  # (q,)
     rows = np.repeat(np.arange(len(bounds)), np.diff(offsets))  # (pairs,)
-    distances, bound = l1_pairs(queries, candidates, rows, known), bounds[rows]
+    distances, bound = l1_pairs(queries, candidates, rows, known, memory), bounds[rows]
     better, equal = (distances < bound) | np.isnan(bound), distances == bound
     return np.bincount(rows[better], minlength=len(bounds)), np.bincount(rows[equal], minlength=len(bounds))
 
@@ -85,14 +90,15 @@ def l1_pairs(
 
         in_parallel(some_pairs, len(own), 4 * asked.shape[1])
 
-    if found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0:
-        fill(rows_of_lanes(found), slice(None), others)
-    else:  # only the rows that are asked for are made ready
-        step = _rows_within(memory, found)
-        for first in range(0, len(rows), step):
-            part = slice(first, first + step)
+    as_it_is = found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0
+    step = max(memory // max(4 * found.shape[1], mmap.PAGESIZE), 1)  # a row of a file takes a page of memory
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        if as_it_is:
+            fill(rows_of_lanes(found), part, others[part])
+        else:  # only the rows that are asked for are made ready
             fill(rows_of_lanes(found[others[part]]), part, _row_numbers(np.arange(len(others[part])), len(others)))
-    _forget(found)
+        _forget(found)
     return distances
 
 

@@ -1,12 +1,11 @@
-"""Filtered ranks of the true answers.
-
-Every candidate is embedded once, every query once, and the true answer once more with the target hidden."""
+"""Ranking a split of a graph under a protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,35 +14,44 @@ import torch
 from fnftg.console import progress
 from fnftg.ego.answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
-from fnftg.ego.sampling import Hidden
 from fnftg.errors import FnftgError
-from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.predictor import LinkPredictor, Visible
+from fnftg.ranking.counting import Counts, filtered_counts
+from fnftg.ranking.embedding import candidate_table, triple_vectors
+from fnftg.ranking.metrics import mean_ranks, metric_values, named
+from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
+from fnftg.ranking.queries import Filter, Integers, Numbers
+from fnftg.ranking.queries import Queries as Queries  # noqa: PLC0414
 from fnftg.text.transformer import GraphTexts
 
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int32]
-CENTRES, QUERIES = 2_048, 256  # embedded at a time, and scored against all candidates at a time
+MEMORY = 1 << 30  # bytes that ranking may use beside the model, the graph and its texts
+ROUND = 1_024  # triples embedded and ranked before the next ones
 
 
 @dataclass(frozen=True)
-class Queries:
-    """Both questions of each triple: first all tails, then all heads."""
+class Ranking:
+    """The outcome for each triple: row 0 asks for its tail, row 1 for its head."""
 
-    centres: Integers  # (q,): h, then t
-    labels: Integers  # (q,): r, then R + r
-    answers: Integers  # (q,): t, then h
+    triples: Triples  # (m, 3)
+    better: Numbers  # (2, m): candidates that are no known answers and score better than the true one
+    equal: Numbers  # (2, m): and those that score exactly as well
+    known: Numbers  # (2, m): other known answers among the candidates, which the filter took out
+    scores: npt.NDArray[np.float32]  # (2, m): of the true answers
+    candidates: Integers  # (n,)
+    split: str
+    protocol: Protocol
+    seconds: float
 
-    @classmethod
-    def of(cls, triples: Triples, relations: int) -> Queries:
-        heads, relation, tails = triples.T
-        return cls(
-            np.concatenate([heads, tails]),
-            np.concatenate([relation, relation + relations]),
-            np.concatenate([tails, heads]),
-        )
+    @property
+    def ranks(self) -> npt.NDArray[np.float64]:  # (2, m)
+        return mean_ranks(self.better, self.equal)
+
+    @property
+    def others(self) -> Numbers:
+        """How many candidates each answer (2, m) was compared with."""
+        return len(self.candidates) - 1 - self.known
 
 
 def evaluate(
@@ -53,121 +61,106 @@ def evaluate(
     split: str,
     protocol: Protocol,
     sample: int | None = None,
+    relations: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """MRR and Hits@1, 3, 10 over both directions; of a `sample` of the triples where one is asked for."""
+    """MRR and Hits@1, 3, 10 over both directions, and of each."""
+    ranking = rank_split(model, graph, texts, split, protocol, sample, relations)
+    values = metric_values(ranking.better, ranking.equal)  # (2, m, 4)
+    return {
+        **named(values),
+        "tails": named(values[0]),
+        "heads": named(values[1]),
+        "queries": ranking.ranks.size,
+    }
+
+
+def rank_split(
+    model: LinkPredictor,
+    graph: KnowledgeGraph,
+    texts: GraphTexts,
+    split: str,
+    protocol: Protocol,
+    sample: int | None = None,
+    relations: Sequence[int] | None = None,
+    memory: int = MEMORY,
+    processes: Processes | None = None,
+) -> Ranking:
+    """Ranks the triples of a split: all, a `sample`, or those with one of some `relations` (rows). What is visible, who
+    the candidates are and which answers are known does not depend on that choice."""
+    started = time.perf_counter()
+    triples = chosen_triples(graph, split, sample, relations)
+    entities = len(graph.entities)
+    visible_triples = protocol.visible_triples(graph, split)
+    neighbours = Neighbours.of(visible_triples, entities, len(graph.relations), model.ego.directions)
+    known = KnownAnswers.of(graph.all_triples(), entities, len(graph.relations))
+    candidates = protocol.candidate_entities(graph, split)
+    counts = rank_triples(
+        model, Visible(texts, neighbours), triples, candidates, known, protocol.hidden, memory, processes or Processes()
+    )
+    offsets, _ = Filter.of(known, candidates)(Queries.of(triples, len(graph.relations)))
+    shape = (2, len(triples))
+    return Ranking(
+        triples,
+        counts.better.reshape(shape),
+        counts.equal.reshape(shape),
+        (np.diff(offsets) - 1).reshape(shape),  # the target is a known answer too
+        counts.scores.reshape(shape),
+        candidates,
+        split,
+        protocol,
+        time.perf_counter() - started,
+    )
+
+
+def chosen_triples(
+    graph: KnowledgeGraph, split: str, sample: int | None = None, relations: Sequence[int] | None = None
+) -> Triples:
     triples = graph.triples(split)
     if not len(triples):
         raise FnftgError(f"The graph has no triples in {split}: nothing to rank.")
+    if relations is not None:
+        triples = triples[np.isin(triples[:, 1], np.asarray(relations, np.int64))]
+        if not len(triples):
+            raise FnftgError(f"No triple of {split} has one of the chosen relations: nothing to rank.")
     if sample is not None and sample < len(triples):
         triples = triples[np.sort(np.random.default_rng(0).choice(len(triples), sample, replace=False))]
-    entities, relations = len(graph.entities), len(graph.relations)
-    neighbours = Neighbours.of(protocol.visible_triples(graph, split), entities, relations, model.ego.directions)
-    known = KnownAnswers.of(graph.all_triples(), entities, relations)
-    queries = Queries.of(triples, relations)
-    ranks = filtered_ranks(
-        model, Visible(texts, neighbours), queries, protocol.candidate_entities(graph, split), known, protocol.hidden
-    )
-    half = len(triples)
-    return {**metrics(ranks), "tails": metrics(ranks[:half]), "heads": metrics(ranks[half:]), "queries": len(ranks)}
-
-
-def metrics(ranks: npt.NDArray[np.float64]) -> dict[str, float]:
-    hits = {f"hits@{k}": float((ranks <= k).mean()) for k in (1, 3, 10)}
-    return {"mrr": float((1 / ranks).mean()), **hits}
+    return triples
 
 
 @torch.inference_mode()
-def filtered_ranks(
+def rank_triples(
     model: LinkPredictor,
     visible: Visible,
-    queries: Queries,
+    triples: Triples,
     candidates: Integers,
     known: KnownAnswers,
-    hidden: str,
-) -> npt.NDArray[np.float64]:
-    """The rank of each query's answer (q,) among the candidates that are no other known answers; ties take the mean."""
+    hidden: Literal["target", "pair"],
+    memory: int = MEMORY,
+    processes: Processes = Processes(),  # noqa: B008 (immutable)
+) -> Counts:
+    """The counts of the queries (2m,) of triples (m, 3): first all tails, then all heads."""
+    if memory < 1 << 24:
+        raise FnftgError(f"A memory of {memory:,} bytes is too little to rank in: give at least 16 MB.")
     was_training = model.training
     model.eval()
-    vectors = candidate_vectors(model, visible, candidates)  # (n, d)
-    points, true_vectors = query_vectors(model, visible, queries, hidden)  # (q, d) each
+    table = candidate_table(model, visible, candidates, memory, processes)
+    filter = Filter.of(known, candidates)
+    own = triples[processes.share(len(triples))]
+    in_memory = not isinstance(table, np.memmap)
+    step = ROUND if in_memory else max(memory // 8 // (16 * model.width), 1)  # rounds read the table, from disk or not
+    rounds = []
+    with progress("Ranking", len(own), "triples") as advance:
+        for start in range(0, len(own), step):
+            part = own[start : start + step]
+            points, true_vectors = triple_vectors(model, visible, part, hidden, memory // 8)
+            queries = Queries.of(part, known.relations)
+            rounds.append(filtered_counts(model, points, true_vectors, table, *filter(queries), memory // 4))
+            advance(len(part))
     model.train(was_training)
-    row_of = np.full(known.entities, -1)
-    row_of[candidates] = np.arange(len(candidates))
-    offsets, entities = known(queries.centres, queries.labels)
-    answers = row_of[entities]
-    listed = answers >= 0  # known answers are candidates only as far as the protocol goes
-    offsets, answers = np.concatenate([[0], np.cumsum(listed)])[offsets], answers[listed]
-    count = counts_by_distance if model.by_distance else counts_by_similarity
-    better, equal = count(model, points, true_vectors, vectors, offsets, answers)
-    return 1.0 + better + equal / 2
 
+    def whole(name: str) -> npt.NDArray[Any]:
+        halves = [getattr(counts, name).reshape(2, -1) for counts in rounds]
+        share = np.concatenate(halves, axis=1) if halves else np.zeros((2, 0), np.int64)
+        return processes.gathered(np.ascontiguousarray(share.T), len(triples)).T.ravel()
 
-Counts = tuple[
-    npt.NDArray[np.int64], npt.NDArray[np.int64]
-]  # how many candidates are better, how many equal: (q,) each
-Numbers = npt.NDArray[np.int64]
-
-
-def counts_by_distance(
-    model: LinkPredictor, points: Floats, true_vectors: Floats, vectors: Floats, offsets: Numbers, answers: Numbers
-) -> Counts:
-    """By L1 distances, counted in blocks; the known answers (ragged rows of candidates) do not count."""
-    rows = np.arange(len(points))
-    true_distances = l1_pairs(points, true_vectors, rows, rows)
-    better, equal = count_ranks(points, vectors, true_distances)
-    known_better, known_equal = count_known(points, vectors, true_distances, offsets, answers)
-    return better - known_better, equal - known_equal
-
-
-def counts_by_similarity(
-    model: LinkPredictor, points: Floats, true_vectors: Floats, vectors: Floats, offsets: Numbers, answers: Numbers
-) -> Counts:
-    """The same by any similarity, some queries against all candidates at a time; a NaN is worse than all else."""
-    better, equal = np.zeros(len(points), np.int64), np.zeros(len(points), np.int64)
-    everyone = torch.from_numpy(vectors)
-    for part in parts(len(points), QUERIES):
-        asked, own = torch.from_numpy(points[part]), torch.from_numpy(true_vectors[part])
-        true = model.similarity(asked, own).diagonal()[:, None]  # (b, 1)
-        scores = model.similarity(asked, everyone)  # (b, n)
-        known = torch.zeros(scores.shape, dtype=torch.bool)
-        counts = np.diff(offsets[part.start : part.stop + 1])
-        of_part = answers[offsets[part.start] : offsets[part.stop]]
-        known[torch.from_numpy(np.repeat(np.arange(len(counts)), counts)), torch.from_numpy(of_part)] = True
-        better[part] = (((scores > true) | true.isnan()) & ~known).sum(1).numpy()
-        equal[part] = ((scores == true) & ~known).sum(1).numpy()
-    return better, equal
-
-
-def candidate_vectors(model: LinkPredictor, visible: Visible, candidates: Integers) -> Floats:
-    vectors = np.empty((len(candidates), model.width), np.float32)
-    with progress("Embedding candidates", len(candidates), "entities") as advance:
-        for part in parts(len(candidates)):
-            egos = visible.ego_graphs(model.ego, candidates[part], None)
-            found, _ = model(visible.texts, candidates[part], egos, None, True)
-            vectors[part] = found.float().cpu().numpy()
-            advance(part.stop - part.start)
-    return vectors
-
-
-def query_vectors(model: LinkPredictor, visible: Visible, queries: Queries, hidden: Any) -> tuple[Floats, Floats]:
-    """The points of the queries, and their true answers, both with the target hidden."""
-    points = np.empty((len(queries.centres), model.width), np.float32)
-    true_vectors = np.empty_like(points)
-    relations = visible.texts.relations
-    with progress("Embedding queries", len(points), "queries") as advance:
-        for part in parts(len(points)):
-            centres, labels, answers = queries.centres[part], queries.labels[part], queries.answers[part]
-            egos = visible.ego_graphs(model.ego, centres, Hidden(answers, labels, hidden))
-            _, found = model(visible.texts, centres, egos, labels, False)
-            points[part] = found.float().cpu().numpy()
-            inverse = np.where(labels < relations, labels + relations, labels - relations).astype(np.int32)
-            egos = visible.ego_graphs(model.ego, answers, Hidden(centres, inverse, hidden))
-            found, _ = model(visible.texts, answers, egos, None, True)
-            true_vectors[part] = found.float().cpu().numpy()
-            advance(part.stop - part.start)
-    return points, true_vectors
-
-
-def parts(count: int, size: int = CENTRES) -> Iterator[slice]:
-    for start in range(0, count, size):
-        yield slice(start, min(start + size, count))
+    return Counts(whole("better"), whole("equal"), whole("scores").astype(np.float32))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,24 @@ class Protocol:
     hidden: Literal["target", "pair"]  # while a triple is asked for: itself, or every edge between its two entities
     candidates: Literal["dynamic", "transfer"] = "dynamic"  # entities of train and the split, or of the split alone
 
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise FnftgError(
+                    f"A protocol's {name} cannot be {getattr(self, name)!r}: choose {' or '.join(choices)}."
+                )
+
+    @property
+    def name(self) -> str:
+        """The preset's name, or the choices that it is made of."""
+        names = [name for name, preset in PROTOCOLS.items() if preset == self]
+        return names[0] if names else f"{self.visible}-{self.hidden}-{self.candidates}"
+
+    def described(self) -> dict[str, Any]:
+        choices = {name: getattr(self, name) for name in CHOICES}
+        words = "; ".join(CHOICES[name][choice] for name, choice in choices.items())
+        return {"name": self.name, **choices, "words": f"{words}."}
+
     def visible_triples(self, graph: KnowledgeGraph, split: str) -> Triples:
         if self.visible == "own-split":
             return graph.triples(split)
@@ -36,6 +54,20 @@ class Protocol:
         return [name for name in sorted(graph.splits, key=split_rank) if split_rank(name) <= split_rank(split)]
 
 
+CHOICES = {
+    "visible": {
+        "own-split": "Visible are the edges of the split itself",
+        "cumulative": "Visible are the edges of the split and of those before it",
+    },
+    "hidden": {
+        "target": "hidden from a query is the triple that is asked for",
+        "pair": "hidden from a query is every edge between the two entities of its triple",
+    },
+    "candidates": {
+        "dynamic": "candidates are the entities of the split and of those before it",
+        "transfer": "candidates are the entities of the split alone",
+    },
+}
 PROTOCOLS = {
     "paper": Protocol("own-split", "target"),
     "statik": Protocol("cumulative", "target"),

@@ -1,0 +1,179 @@
+"""`fnftg evaluate` and `fnftg report`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_json, print_table, say
+from fnftg.errors import FnftgError
+from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+from fnftg.ranking.protocols import CHOICES, PROTOCOLS, Protocol, protocol
+
+SHOWN = 12  # relations in a table, unless all are asked for
+
+
+def evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg evaluate animals-run",
+        "fnftg evaluate animals-run --protocol strict --save-ranks ranks.parquet",
+        "fnftg evaluate animals-run --split val --hidden pair --json",
+        "fnftg evaluate fir-run --relations unseen",
+        "torchrun --standalone --nproc-per-node 2 -m fnftg evaluate animals-run",
+    )
+    add_run(parser)
+    parser.add_argument("--protocol", default="statik", help=f"{', '.join(PROTOCOLS)} (default: statik)")
+    for name, choices in CHOICES.items():
+        parser.add_argument(f"--{name}", choices=choices, help=f"instead of the protocol's: {' or '.join(choices)}")
+    parser.add_argument("--relations", metavar="WHICH", help="rank only seen or unseen ones, or a list: r1,r2")
+    parser.add_argument("--sample", type=int, metavar="N", help="rank N triples of the split, always the same ones")
+    parser.add_argument(
+        "--ties", choices=("mean", "expected"), default="mean", help="mean rank (default), or the expected metrics"
+    )
+    parser.add_argument("--save-ranks", type=Path, metavar="FILE", help="write one row a query, as Parquet")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--all", action="store_true", help="show every relation")
+    parser.add_argument("--pykeen", action="store_true", help="print the nested result that PyKEEN would give, as JSON")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    if chosen.sample is not None and chosen.sample < 1:
+        raise FnftgError(f"--sample {chosen.sample} leaves nothing to rank: give a number above 0.")
+    overrides = {name: getattr(chosen, name) for name in CHOICES if getattr(chosen, name)}
+    run_evaluation(chosen, replace(protocol(chosen.protocol), **overrides))
+
+
+def run_evaluation(chosen: Any, rules: Protocol) -> None:
+    from fnftg.ranking.evaluation import rank_split
+    from fnftg.ranking.metrics import pykeen_metrics
+    from fnftg.ranking.processes import Processes
+    from fnftg.ranking.results import results, save_ranks, texts_of
+    from fnftg.ranking.runs import parse_size
+
+    if chosen.save_ranks and chosen.save_ranks.exists() and not chosen.force:
+        raise FnftgError(f"{chosen.save_ranks} exists already: choose another name, or replace it with --force.")
+    memory, processes = parse_size(chosen.memory), Processes.started()
+    run, model, graph = opened(chosen)
+    relations = chosen_relations(graph, chosen.relations)
+    ranking = rank_split(
+        model, graph, texts_of(model, graph), chosen.split, rules, chosen.sample, relations, memory, processes
+    )
+    if processes.rank:
+        return  # the first process speaks for all
+    found = results(ranking, graph, chosen.ties)
+    if run.is_run:
+        found["seed"] = run.started_with()["config"]["training"]["seed"]
+    whole = chosen.sample is None and relations is None and chosen.ties == "mean"
+    if run.is_run and whole and not chosen.graph:
+        run.kept(graph, chosen.split, rules, lambda: found, anew=True)
+    if chosen.save_ranks:
+        save_ranks(ranking, graph, chosen.save_ranks, chosen.force)
+        say(f"{ranking.ranks.size:,} ranks are in {chosen.save_ranks}.")
+    if chosen.pykeen:
+        print_json(pykeen_metrics(ranking.better, ranking.equal, ranking.others + 1))
+    elif chosen.json:
+        print_json(found)
+    else:
+        print_results(str(run.path), found, chosen.all)
+
+
+def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples("fnftg report animals-run", "fnftg report animals-run -o page --split val")
+    add_run(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to make (default: RUN/report)")
+    chosen = parser.parse_args(arguments)
+    from fnftg.ranking.report import write_report
+    from fnftg.ranking.results import evaluate as evaluate_model
+    from fnftg.ranking.results import texts_of
+    from fnftg.ranking.runs import parse_size
+
+    memory = parse_size(chosen.memory)
+    run, model, graph = opened(chosen)
+    if not run.is_run:
+        raise FnftgError(f"{run.path} is a model alone: a report needs the folder of the run that trained it.")
+    texts = texts_of(model, graph)
+    found = {
+        name: run.kept(
+            graph,
+            chosen.split,
+            rules,
+            lambda rules=rules: evaluate_model(model, graph, rules, chosen.split, texts, memory=memory),
+        )
+        for name, rules in PROTOCOLS.items()
+    }
+    folder = chosen.output or run.path / "report"
+    write_report(run, found, folder)
+    say(f"The report is {folder / 'index.html'}; its pictures lie beside it.")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run, or of a model (then with --graph)")
+    parser.add_argument("--graph", help=f"instead of the graph that it was trained on: {GRAPH_HELP}")
+    parser.add_argument("--split", default="test", help="the split whose triples are ranked (default: test)")
+    parser.add_argument("--memory", default="1GB", help="for ranking, beside the model and the graph (default: 1GB)")
+
+
+def opened(chosen: Any) -> tuple[Any, Any, Any]:
+    """The run's folder, its model and the graph."""
+    from fnftg.kg.opening import open_graph
+    from fnftg.models.pretrained import from_pretrained
+    from fnftg.ranking.runs import RunFolder
+
+    run = RunFolder(chosen.run)
+    if not chosen.graph and not run.is_run and run.path.is_dir():
+        raise FnftgError(f"{run.path} does not know its graph: name one with --graph.")
+    model = from_pretrained(chosen.run)
+    return run, model, open_graph(chosen.graph) if chosen.graph else run.graph()
+
+
+def chosen_relations(graph: Any, which: str | None) -> list[int] | None:
+    """Rows of the relations that are ranked; all if none is chosen."""
+    import numpy as np
+
+    if which is None:
+        return None
+    if which in ("seen", "unseen"):
+        seen = np.isin(np.arange(len(graph.relations)), graph.triples("train")[:, 1])
+        return [int(row) for row in np.flatnonzero(seen if which == "seen" else ~seen)]
+    rows = {name: graph.relations.find(name) for name in which.split(",")}
+    for name, row in rows.items():
+        if row is None:
+            raise FnftgError(f"The graph has no relation {name!r}: fnftg data stats lists them.")
+    return [row for row in rows.values() if row is not None]
+
+
+def print_results(name: str, found: dict[str, Any], show_all: bool) -> None:
+    columns = ["MRR", "Hits@1", "Hits@3", "Hits@10"]
+    rules = found["protocol"]
+    rows = [("model", *figures(found))] + [
+        (f"{baseline} (no model)", *figures(values)) for baseline, values in found["baselines"].items()
+    ]
+    print_table(f"{name}: {found['split']}, protocol {rules['name']}", ["", *columns], rows, rules["words"])
+    parts = [("tails asked for", found["tails"]), ("heads asked for", found["heads"])]
+    parts += [(f"{category} relations", values) for category, values in found["categories"].items()]
+    parts += [(f"new in this split: {ends}", values) for ends, values in found["new_ends"].items()]
+    if len(found["relations_in_train"]) > 1:
+        parts += [(f"relation {which} in train", values) for which, values in found["relations_in_train"].items()]
+    rows = [(part, values["triples"], *figures(values)) for part, values in parts]
+    print_table("where it comes from", ["", "triples", *columns], rows)
+    relations = found["relations"] if show_all else found["relations"][:SHOWN]
+    rows = [(row["relation"], row["category"], row["triples"], *figures(row)) for row in relations]
+    hidden = len(found["relations"]) - len(relations)
+    note = f"{hidden:,} more with --all.\n\n" if hidden else ""
+    seed = f"seed {found['seed']}, " if "seed" in found else ""
+    note += (
+        f"{found['queries']:,} queries, {found['candidates']:,} candidates, "
+        f"{found['known_answers_filtered']:.1f} known answers filtered in the mean, {seed}{found['seconds']:.1f} s; "
+        "in brackets bootstrap 95 % intervals."
+    )
+    print_table("by relation", ["relation", "kind", "triples", *columns], rows, note)
+
+
+def figures(values: dict[str, Any]) -> list[str]:
+    """MRR with its interval, then the hits."""
+    mrr = f"{values['mrr']:.4f}"
+    if "intervals" in values:
+        low, high = values["intervals"]["mrr"]
+        mrr += f" ({low:.3f}–{high:.3f})"
+    return [mrr, *(f"{values[f'hits@{k}']:.4f}" for k in (1, 3, 10))]

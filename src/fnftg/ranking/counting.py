@@ -1,0 +1,88 @@
+"""How many candidates stand before a true answer, counted in blocks: no score is ever held for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs
+from fnftg.models.predictor import LinkPredictor
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+QUERIES = 512  # compared at a time, by an inner product
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of each query: candidates that are no known answers and score better than the true one, or exactly as well."""
+
+    better: Numbers  # (q,)
+    equal: Numbers  # (q,)
+    scores: Floats  # (q,): of the true answers
+
+
+def filtered_counts(
+    model: LinkPredictor,
+    points: Floats,
+    true_vectors: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Numbers,
+    memory: int,
+) -> Counts:
+    """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …]."""
+    count = by_distance if model.by_distance else by_similarity
+    return count(model, points, true_vectors, table, offsets, known, memory)
+
+
+def by_distance(
+    model: LinkPredictor,
+    points: Floats,
+    true_vectors: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Numbers,
+    memory: int,
+) -> Counts:
+    """By L1 distances; the known answers are counted once more alone, and subtracted."""
+    rows = np.arange(len(points))
+    distances = l1_pairs(points, true_vectors, rows, rows)
+    better, equal = count_ranks(points, table, distances, memory)
+    known_better, known_equal = count_known(points, table, distances, offsets, known, memory)
+    return Counts(better - known_better, equal - known_equal, -distances)
+
+
+def by_similarity(
+    model: LinkPredictor,
+    points: Floats,
+    true_vectors: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Numbers,
+    memory: int,
+) -> Counts:
+    """By any similarity, a NaN being worse than all else. Scores are computed in double precision and rounded to
+    single: matrix products differ in their last bits with the size of a block, and ties must not."""
+    better, equal = np.zeros(len(points), np.int64), np.zeros(len(points), np.int64)
+    scores = np.empty(len(points), np.float32)
+    step = max(memory // (QUERIES * 32), 1)  # a score takes up to 32 bytes: double, single and truth values
+    for start in range(0, len(points), QUERIES):
+        part = slice(start, min(start + QUERIES, len(points)))
+        asked = torch.from_numpy(points[part]).double()
+        true = model.similarity(asked, torch.from_numpy(true_vectors[part]).double()).diagonal().float()  # (b,)
+        scores[part] = true.numpy()
+        query = np.repeat(np.arange(part.stop - start), np.diff(offsets[start : part.stop + 1]))
+        rows = known[offsets[start] : offsets[part.stop]]
+        for first in range(0, len(table), step):
+            block = torch.from_numpy(np.array(table[first : first + step])).double()
+            found = model.similarity(asked, block).float()  # (b, step)
+            counted = torch.ones(found.shape, dtype=torch.bool)
+            here = (rows >= first) & (rows < first + step)
+            counted[torch.from_numpy(query[here]), torch.from_numpy(rows[here] - first)] = False
+            better[part] += (((found > true[:, None]) | true.isnan()[:, None]) & counted).sum(1).numpy()
+            equal[part] += ((found == true[:, None]) & counted).sum(1).numpy()
+    return Counts(better, equal, scores)

@@ -1,0 +1,97 @@
+"""MRR and Hits@k from how many candidates stand before, and level with, the true answers.
+
+Ties: the answer takes the `mean` rank among those that score the same, as is usual in the field (PyKEEN calls it
+realistic); `expected` takes instead the mean of each metric over all orders of the tied. Of n candidates that all score
+the same the first makes the MRR 2 / (n + 1), the second (1 + 1/2 + … + 1/n) / n, the paper's random baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.errors import FnftgError
+
+Ties = Literal["mean", "expected"]
+Values = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+KS = (1, 3, 10)
+NAMES = ("mrr", *(f"hits@{k}" for k in KS))
+RESAMPLES, AT_ONCE = 1_000, 1 << 21  # bootstrap samples, and triples drawn at a time
+
+
+def mean_ranks(better: Numbers, equal: Numbers) -> Values:
+    return 1 + better + equal / 2
+
+
+def metric_values(better: Numbers, equal: Numbers, ties: Ties = "mean") -> Values:
+    """The share of each answer in each metric: (…) counts → (…, 4), in the order of NAMES."""
+    if ties not in ("mean", "expected"):
+        raise FnftgError(f"Ties are {ties!r}: choose mean or expected.")
+    if ties == "mean":
+        ranks = mean_ranks(better, equal)
+        return np.stack([1 / ranks, *(ranks <= k for k in KS)], axis=-1)
+    tied = equal + 1
+    sums = harmonic_numbers(int((better + tied).max(initial=1)))
+    hits = (np.clip(k - better, 0, tied) / tied for k in KS)
+    return np.stack([(sums[better + tied] - sums[better]) / tied, *hits], axis=-1)
+
+
+def harmonic_numbers(most: int) -> Values:
+    """1 + 1/2 + … + 1/n for n = 0, …, most."""
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
+
+
+def named(values: Values) -> dict[str, float]:
+    """The mean of each metric over all answers: (…, 4) → {mrr, hits@1, hits@3, hits@10}."""
+    means = values.reshape(-1, len(NAMES)).mean(axis=0)
+    return dict(zip(NAMES, means.tolist(), strict=True))
+
+
+def intervals(values: Values, seed: int = 0) -> dict[str, list[float]]:
+    """Bootstrap 95 % intervals of the means, drawing triples (both questions of a triple stay together):
+    values (m, 4) → {mrr: [low, high], …}."""
+    generator, step = np.random.default_rng(seed), max(1, AT_ONCE // len(values))
+    means = np.concatenate(
+        [
+            values[generator.integers(0, len(values), (min(step, RESAMPLES - done), len(values)))].mean(axis=1)
+            for done in range(0, RESAMPLES, step)
+        ]
+    )  # (resamples, 4)
+    bounds = np.quantile(means, [0.025, 0.975], axis=0).T
+    return dict(zip(NAMES, bounds.tolist(), strict=True))
+
+
+def pykeen_metrics(better: Numbers, equal: Numbers, candidates: Numbers) -> dict[str, Any]:
+    """PyKEEN's nested result, {side: {rank type: {metric: value}}}, of (2, m) counts: tails, then heads.
+
+    `candidates` are those that were ranked, the answer among them."""
+    result: dict[str, Any] = {}
+    for side, rows in (("tail", slice(0, 1)), ("head", slice(1, 2)), ("both", slice(0, 2))):
+        first, last = 1 + better[rows].ravel(), 1 + (better + equal)[rows].ravel()
+        expected = (candidates[rows].mean() + 1) / 2
+        result[side] = {
+            "optimistic": _pykeen_side(first),
+            "realistic": _pykeen_side((first + last) / 2, expected),
+            "pessimistic": _pykeen_side(last),
+        }
+    return result
+
+
+def _pykeen_side(ranks: Values | Numbers, expected: float | None = None) -> dict[str, float]:
+    mean = float(ranks.mean())
+    found = {
+        "count": float(ranks.size),
+        "arithmetic_mean_rank": mean,
+        "median_rank": float(np.median(ranks)),
+        "standard_deviation": float(ranks.std()),
+        "harmonic_mean_rank": float(1 / (1 / ranks).mean()),
+        "inverse_harmonic_mean_rank": float((1 / ranks).mean()),
+        **{f"hits_at_{k}": float((ranks <= k).mean()) for k in (1, 3, 5, 10)},
+    }
+    if expected is not None:
+        found["adjusted_arithmetic_mean_rank"] = mean / expected
+        found["adjusted_arithmetic_mean_rank_index"] = 1 - (mean - 1) / (expected - 1) if expected > 1 else 0.0
+    return found

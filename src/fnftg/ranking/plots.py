@@ -1,0 +1,125 @@
+"""The pictures of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fnftg.errors import FnftgError
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"  # told apart by colour-blind eyes too
+MOST_RELATIONS = 30
+
+
+def draw_all(curve: pl.DataFrame, found: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Draws what a run and its results {protocol: results} show: {file: caption}."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise FnftgError("Pictures need matplotlib: pip install 'fnftg[plots]'.") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    main = found["statik"]
+    pictures: dict[str, tuple[Any, Any, str]] = {
+        "protocols.png": (
+            protocols,
+            found,
+            "One model, three protocols. From statik to strict every edge between the two entities of a triple is "
+            "hidden too: what is lost came from edges that give the answer away. Bars: 95 % intervals.",
+        ),
+        "baselines.png": (baselines, main, "The model beside what needs no model (protocol statik, logarithmic)."),
+        "relations.png": (relations, main, "MRR by relation, with the number of triples (protocol statik)."),
+        "ranks.png": (ranks, main, "How often an answer got which rank (protocol statik)."),
+    }
+    if "loss" in curve.columns:
+        pictures = {
+            "learning.png": (learning, curve, "Training loss, and validation MRR where it was measured."),
+            **pictures,
+        }
+    with pyplot.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
+        for name, (draw, content, _) in pictures.items():
+            figure = pyplot.figure(figsize=(8, 4.5), layout="constrained")
+            draw(figure, content)
+            figure.savefig(folder / name, dpi=144)
+            pyplot.close(figure)
+    return {name: caption for name, (_, _, caption) in pictures.items()}
+
+
+def learning(figure: Any, curve: pl.DataFrame) -> None:
+    axes = figure.add_subplot()
+    steps = curve.drop_nulls("loss")
+    axes.plot(steps["step"], steps["loss"], color=BLUE, label="training loss")
+    axes.set(xlabel="step", ylabel="training loss", ylim=(0, None))
+    if "val_mrr" in curve.columns:
+        checks = curve.drop_nulls("val_mrr")
+        other = axes.twinx()
+        other.plot(checks["step"], checks["val_mrr"], color=ORANGE, marker="o", label="validation MRR")
+        other.set(ylabel="validation MRR", ylim=(0, 1))
+        other.spines["right"].set_visible(True)
+        lines = [*axes.get_lines(), *other.get_lines()]
+        axes.legend(lines, [line.get_label() for line in lines], loc="center right", frameon=False)
+
+
+def protocols(figure: Any, found: dict[str, Any]) -> None:
+    axes = figure.add_subplot()
+    for place, (name, metric, colour) in enumerate(
+        (("MRR", "mrr", BLUE), ("Hits@1", "hits@1", ORANGE), ("Hits@10", "hits@10", GREEN))
+    ):
+        where = [position + 0.27 * (place - 1) for position in range(len(found))]
+        values = [results[metric] for results in found.values()]
+        bounds = [results["intervals"][metric] for results in found.values()]
+        errors = [
+            [value - low for value, (low, _) in zip(values, bounds, strict=True)],
+            [high - value for value, (_, high) in zip(values, bounds, strict=True)],
+        ]
+        bars = axes.bar(where, values, 0.25, yerr=errors, capsize=2, color=colour, label=name)
+        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=9)
+    axes.set_xticks(range(len(found)), found)
+    axes.set(xlabel="protocol", ylim=(0, 1.08))
+    axes.legend(frameon=False, ncols=3, loc="upper right")
+
+
+def baselines(figure: Any, results: dict[str, Any]) -> None:
+    axes = figure.add_subplot()
+    values = {"model": results["mrr"], **{name: found["mrr"] for name, found in results["baselines"].items()}}
+    bars = axes.barh(list(values)[::-1], list(values.values())[::-1], color=[GREY] * (len(values) - 1) + [BLUE])
+    axes.bar_label(bars, [f"{value:.4f}" for value in list(values.values())[::-1]], padding=4)
+    axes.set(xscale="log", xlabel="MRR (logarithmic)", xlim=(min(values.values()) / 2, 3))
+
+
+def relations(figure: Any, results: dict[str, Any]) -> None:
+    rows = results["relations"][:MOST_RELATIONS][::-1]
+    figure.set_size_inches(8, 1.2 + 0.32 * len(rows))
+    axes = figure.add_subplot()
+    low, high = ([row["intervals"]["mrr"][side] for row in rows] for side in (0, 1))
+    values = [row["mrr"] for row in rows]
+    errors = [
+        [value - bound for value, bound in zip(values, low, strict=True)],
+        [bound - value for value, bound in zip(values, high, strict=True)],
+    ]
+    places = range(len(rows))
+    axes.barh(places, values, xerr=errors, capsize=2, color=BLUE)
+    axes.set_yticks(places, [shortened(row["relation"]) for row in rows], fontsize=9)
+    for place, row, bound in zip(places, rows, high, strict=True):
+        axes.text(bound + 0.01, place, f"{row['mrr']:.3f}  (n = {row['triples']:,})", va="center", fontsize=9)
+    more = len(results["relations"]) - len(rows)
+    axes.set(xlabel="MRR" + (f"; the {more:,} rarer relations are left out" if more else ""), xlim=(0, 1.3))
+
+
+def shortened(name: str, most: int = 45) -> str:
+    """The end of a long relation says more than its beginning."""
+    return name if len(name) <= most else "…" + name[1 - most :]
+
+
+def ranks(figure: Any, results: dict[str, Any]) -> None:
+    axes = figure.add_subplot()
+    histogram = results["rank_histogram"]
+    bounds = [int(bound) for bound in histogram]
+    names = ["1", *(f"≤ {bound:,}" for bound in bounds[1:])]
+    total = sum(histogram.values())
+    bars = axes.bar(names, [count / total for count in histogram.values()], color=BLUE)
+    axes.bar_label(bars, [f"{count / total:.1%}" for count in histogram.values()], padding=3, fontsize=9)
+    axes.set(xlabel="rank (above the one before, up to this)", ylabel="share of all queries")

@@ -1,0 +1,50 @@
+"""Several processes that rank together: each embeds and ranks its share, and all come to hold the whole."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Processes:
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def started(cls) -> Processes:
+        """Those that torchrun started, or this one alone."""
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        if count == 1:
+            return cls()
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group("gloo")
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", count))))
+        return cls(torch.distributed.get_rank(), count)
+
+    def share(self, size: int, rank: int | None = None) -> slice:
+        """The part of range(size) that a process, by default this one, works on."""
+        rank = self.rank if rank is None else rank
+        return slice(size * rank // self.count, size * (rank + 1) // self.count)
+
+    def gathered(self, own: Array, size: int) -> Array:
+        """The shares of all processes, in order: own is the share of this one, (its share of size, …) → (size, …)."""
+        if self.count == 1:
+            return own
+        shares = [self.share(size, rank) for rank in range(self.count)]
+        longest = max(share.stop - share.start for share in shares)
+        padded = np.zeros((longest, *own.shape[1:]), own.dtype)
+        padded[: len(own)] = own
+        received = [torch.empty(padded.shape, dtype=torch.from_numpy(padded).dtype) for _ in shares]
+        torch.distributed.all_gather(received, torch.from_numpy(padded))
+        return np.concatenate(
+            [part.numpy()[: share.stop - share.start] for part, share in zip(received, shares, strict=True)]
+        )

@@ -1,0 +1,53 @@
+"""Queries: what is asked of a triple, and which candidates are other true answers to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.answers import KnownAnswers
+from fnftg.kg.graph import Triples
+
+Integers = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Both questions of each triple: first all tails, then all heads."""
+
+    centres: Integers  # (q,): h, then t
+    labels: Integers  # (q,): r, then R + r
+    answers: Integers  # (q,): t, then h
+
+    @classmethod
+    def of(cls, triples: Triples, relations: int) -> Queries:
+        heads, relation, tails = triples.T
+        return cls(
+            np.concatenate([heads, tails]),
+            np.concatenate([relation, relation + relations]),
+            np.concatenate([tails, heads]),
+        )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The known answers among the candidates, which take no place in a rank."""
+
+    known: KnownAnswers
+    row_of: Numbers  # (entities,): the row of each entity among the candidates, -1 for others
+
+    @classmethod
+    def of(cls, known: KnownAnswers, candidates: Integers) -> Filter:
+        row_of = np.full(known.entities, -1)
+        row_of[candidates] = np.arange(len(candidates))
+        return cls(known, row_of)
+
+    def __call__(self, queries: Queries) -> tuple[Numbers, Numbers]:
+        """The rows of each query's answers, the target among them: those of query i at offsets[i] to offsets[i + 1]."""
+        offsets, entities = self.known(queries.centres, queries.labels)
+        rows = self.row_of[entities]
+        listed = rows >= 0
+        return np.concatenate([[0], np.cumsum(listed)])[offsets], rows[listed]

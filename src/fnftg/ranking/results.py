@@ -1,0 +1,167 @@
+"""What a ranking says: the figures with their intervals, where they come from, and what needs no model to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fnftg.ego.answers import KnownAnswers
+from fnftg.files import new_file
+from fnftg.kg.datasets import data_home
+from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.statistics import entities_of
+from fnftg.models.predictor import LinkPredictor
+from fnftg.ranking.baselines import degree_counts, frequency_counts, random_values
+from fnftg.ranking.evaluation import MEMORY, Ranking, rank_split
+from fnftg.ranking.metrics import Ties, Values, intervals, metric_values, named
+from fnftg.ranking.protocols import Protocol
+from fnftg.ranking.protocols import protocol as protocol_named
+from fnftg.ranking.queries import Filter
+from fnftg.text.transformer import GraphTexts
+
+CATEGORIES = ("1-1", "1-n", "n-1", "n-n")
+MANY = 1.5  # heads per tail, or tails per head, from which on a relation counts as having many, as usual in the field
+
+
+def evaluate(
+    model: LinkPredictor,
+    graph: KnowledgeGraph,
+    protocol: Protocol | str = "statik",
+    split: str = "test",
+    texts: GraphTexts | None = None,
+    sample: int | None = None,
+    relations: Sequence[int] | None = None,
+    ties: Ties = "mean",
+    memory: int = MEMORY,
+) -> dict[str, Any]:
+    """Ranks a split under a protocol, by name or of your own, and says all there is to say about it."""
+    chosen = protocol_named(protocol) if isinstance(protocol, str) else protocol
+    texts = texts or texts_of(model, graph)
+    ranking = rank_split(model, graph, texts, split, chosen, sample, relations, memory)
+    return results(ranking, graph, ties)
+
+
+def texts_of(model: Any, graph: KnowledgeGraph) -> GraphTexts:
+    """The graph's texts as the model reads them; what was computed before is found in the data home."""
+    return GraphTexts.of(graph, model.tt.encoder, model.config.text, data_home() / "texts")
+
+
+def results(ranking: Ranking, graph: KnowledgeGraph, ties: Ties = "mean") -> dict[str, Any]:
+    values = metric_values(ranking.better, ranking.equal, ties)  # (2, m, 4)
+    by_triple = values.mean(axis=0)  # (m, 4)
+    train = graph.triples("train")
+    relation = ranking.triples[:, 1]
+    categories = relation_categories(graph.all_triples(), len(graph.relations))
+    seen = np.isin(np.arange(len(graph.relations)), train[:, 1])
+    head_new, tail_new = (np.isin(ranking.triples[:, end], entities_of(train), invert=True) for end in (0, 2))
+    ends = {
+        "both": head_new & tail_new,
+        "head": head_new & ~tail_new,
+        "tail": ~head_new & tail_new,
+        "neither": ~(head_new | tail_new),
+    }
+    return {
+        "split": ranking.split,
+        "protocol": ranking.protocol.described(),
+        "ties": ties,
+        "triples": len(ranking.triples),
+        "queries": ranking.ranks.size,
+        "candidates": len(ranking.candidates),
+        "known_answers_filtered": float(ranking.known.mean()),
+        **group(by_triple),
+        "tails": group(values[0]),
+        "heads": group(values[1]),
+        "categories": grouped(by_triple, {name: categories[relation] == name for name in CATEGORIES}),
+        "new_ends": grouped(by_triple, ends),
+        "relations_in_train": grouped(by_triple, {"seen": seen[relation], "unseen": ~seen[relation]}),
+        "relations": [
+            {
+                "relation": graph.relations.ids[int(row)],
+                "category": str(categories[row]),
+                "seen": bool(seen[row]),
+                **group(by_triple[relation == row]),
+                "tails": named(values[0][relation == row]),
+                "heads": named(values[1][relation == row]),
+            }
+            for row in by_frequency(relation)
+        ],
+        "rank_histogram": rank_histogram(ranking.ranks),
+        "baselines": baselines(ranking, graph, ties),
+        "seconds": round(ranking.seconds, 2),
+    }
+
+
+def rank_histogram(ranks: Values) -> dict[str, int]:
+    """How many answers have the rank 1, above it up to 3, up to 10, up to 30, …: {"1": …, "3": …}."""
+    bounds = [lead * 10**power for power in range(len(str(int(ranks.max()))) + 1) for lead in (1, 3)]
+    bounds = bounds[: int(np.searchsorted(bounds, ranks.max())) + 1]
+    counts = np.bincount(np.searchsorted(bounds, ranks.ravel()), minlength=len(bounds))
+    return {str(bound): int(count) for bound, count in zip(bounds, counts, strict=True)}
+
+
+def group(values: Values) -> dict[str, Any]:
+    """The metrics of some triples (m, 4) with their intervals."""
+    return {**named(values), "intervals": intervals(values), "triples": len(values)}
+
+
+def grouped(values: Values, masks: dict[str, npt.NDArray[np.bool_]]) -> dict[str, Any]:
+    return {name: group(values[mask]) for name, mask in masks.items() if mask.any()}
+
+
+def by_frequency(relation: npt.NDArray[np.int32]) -> list[int]:
+    rows, counts = np.unique(relation, return_counts=True)
+    return [int(row) for row in rows[np.argsort(-counts, kind="stable")]]
+
+
+def relation_categories(triples: Triples, relations: int) -> npt.NDArray[np.str_]:
+    """1-1, 1-n, n-1 or n-n for each relation, by how many tails a head has in the mean, and how many heads a tail."""
+    distinct = np.unique(triples, axis=0)
+    counts = np.bincount(distinct[:, 1], minlength=relations)
+    heads, tails = (np.bincount(np.unique(distinct[:, [1, end]], axis=0)[:, 0], minlength=relations) for end in (0, 2))
+    many_heads, many_tails = (counts > MANY * np.maximum(ends, 1) for ends in (tails, heads))
+    return np.asarray(np.array(CATEGORIES)[2 * many_heads + many_tails])
+
+
+def baselines(ranking: Ranking, graph: KnowledgeGraph, ties: Ties) -> dict[str, Any]:
+    protocol, relations = ranking.protocol, len(graph.relations)
+    visible = protocol.visible_triples(graph, ranking.split)
+    known = KnownAnswers.of(graph.all_triples(), len(graph.entities), relations)
+    filter = Filter.of(known, ranking.candidates)
+    asked = (ranking.triples, visible, filter, ranking.candidates)
+    return {
+        "random": named(random_values(ranking.others)),
+        "degree": named(metric_values(*degree_counts(*asked, protocol.hidden, relations), ties)),
+        "frequency": named(metric_values(*frequency_counts(*asked, relations), ties)),
+    }
+
+
+def save_ranks(ranking: Ranking, graph: KnowledgeGraph, path: Path, force: bool = False) -> None:
+    """One row a query, as Parquet."""
+    heads, relations, tails = ranking.triples.T
+    columns = {
+        "head": [graph.entities.ids[int(row)] for row in heads],
+        "relation": [graph.relations.ids[int(row)] for row in relations],
+        "tail": [graph.entities.ids[int(row)] for row in tails],
+    }
+    frames = [
+        pl.DataFrame(
+            {
+                **columns,
+                "asked": [asked] * len(heads),
+                "rank": ranking.ranks[row],
+                "better": ranking.better[row],
+                "equal": ranking.equal[row],
+                "score": ranking.scores[row],
+                "filtered": ranking.known[row],
+                "candidates": ranking.others[row] + 1,
+            }
+        )
+        for row, asked in enumerate(("tail", "head"))
+    ]
+    with new_file(path, force) as partial:
+        pl.concat(frames).write_parquet(partial)
