@@ -1,0 +1,135 @@
+"""`fnftg paper list|run`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_json, print_table, say
+from fnftg.errors import FnftgError, shortened
+from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+
+
+def list_tables(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples("fnftg paper list", "fnftg paper list --json")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    from fnftg.paper.datasets import SUMMARY
+    from fnftg.paper.experiments import EXPERIMENTS
+    from fnftg.paper.figures_of_the_paper import DATASETS
+
+    tables: dict[str, dict[str, Any]] = {
+        name: {
+            "summary": experiment.summary,
+            "datasets": list(experiment.datasets),
+            "systems": list(dict.fromkeys(row.system for row in experiment.rows)),
+            "seeds": list(experiment.seeds),
+        }
+        for name, experiment in EXPERIMENTS.items()
+    }
+    tables["datasets"] = {"summary": SUMMARY, "datasets": list(DATASETS), "systems": [], "seeds": []}
+    if chosen.json:
+        print_json(tables)
+        return
+    rows = [(name, table["summary"], ", ".join(table["datasets"])) for name, table in tables.items()]
+    print_table("Tables of the paper", ["name", "what it is", "datasets"], rows, "fnftg paper run NAME makes one.")
+
+
+def run_table(parser: ArgumentParser, arguments: list[str]) -> None:
+    started = time.monotonic()
+    chosen = parse(parser, arguments)
+    from fnftg.paper.making import make_dataset_table, make_table
+
+    folder = chosen.output or Path(f"paper-{chosen.name}")
+    try:
+        results = (
+            make_dataset_table(chosen, folder) if chosen.name == "datasets" else make_table(chosen, folder, started)
+        )
+    except KeyboardInterrupt:
+        say(f"What is finished is in {folder}; the same command goes on from there.")
+        raise
+    if chosen.json:
+        print_json(results)
+    say(f"Written to {folder}: " + ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())))
+
+
+def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
+    parser.epilog = examples(
+        "fnftg paper run inductive --dataset wordnet-animals --encoder minilm --budget 20",
+        "fnftg paper run ablation --sizes tiny --seeds 73,21 -o ablation",
+        "fnftg paper run latency --dataset wordnet-animals --encoder scratch:L-2_H-128_A-2,minilm",
+        "fnftg paper run controlled --encoder minilm --set training.epochs=5",
+        "fnftg paper run datasets",
+    )
+    parser.description = (
+        f"{parser.description}\n\n"
+        "A folder gets one run for each cell, the results as JSON and CSV, the table in Markdown and LaTeX with mean\n"
+        "and σ over the seeds beside the paper's own figures, and a figure. The same command again goes on where it\n"
+        "was stopped; what is finished is not run again."
+    )
+    parser.add_argument("name", metavar="NAME", help="as in fnftg paper list")
+    parser.add_argument("--dataset", metavar="GRAPHS", type=listed, help=f"{GRAPH_HELP}; several with commas between")
+    parser.add_argument("--sizes", metavar="SIZES", type=listed, default=[], help="of the paper's BERTs, as tiny,mini")
+    parser.add_argument("--systems", metavar="SYSTEMS", type=listed, default=[], help="as blp,fnf-t,fnf-tg")
+    parser.add_argument(
+        "--encoder",
+        "--encoders",
+        metavar="ENCODERS",
+        type=listed,
+        default=[],
+        help="instead of the paper's BERTs: minilm, a folder, a name on the hub, scratch:L-2_H-128_A-2",
+    )
+    parser.add_argument(
+        "--text-training",
+        choices=["finetune", "frozen", "centre"],
+        help="whether the encoder is trained (default: finetune for the paper's BERTs, frozen with --encoder)",
+    )
+    parser.add_argument("--seeds", metavar="SEEDS", type=listed, help="default: the paper's, 73,21,37,3,7")
+    parser.add_argument(
+        "--protocol", default="statik", help="under which edges are visible and hidden (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="MINUTES",
+        type=float,
+        help="for the whole command: epochs are cut until every row fits, and further seeds are run as time allows",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="FIELD=VALUE",
+        action="append",
+        default=[],
+        help="a field of every run's config that has it, as training.batch=64 (see fnftg train --help)",
+    )
+    parser.add_argument("--cross", action="store_true", help="FIR also lacks the relation that crosses 10 %% of train")
+    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="default: paper-NAME")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    chosen.seeds = None if chosen.seeds is None else [whole_number(seed) for seed in chosen.seeds]
+    if chosen.budget is not None and not chosen.budget > 0:
+        raise FnftgError(f"--budget is {chosen.budget:g} minutes: it must be above 0.")
+    return chosen
+
+
+def listed(words: str) -> list[str]:
+    found = [word.strip() for word in words.split(",") if word.strip()]
+    if not found:
+        raise argparse.ArgumentTypeError("nothing is named")
+    return list(dict.fromkeys(found))
+
+
+def whole_number(word: str) -> int:
+    if not word.isdecimal():
+        raise FnftgError(f"The seed {shortened(word)} is not a whole number: write --seeds 73,21.")
+    return int(word)
+
+
+def chosen_of(what: str, asked: Sequence[str], there: Sequence[Any]) -> None:
+    """Raises unless everything that was asked for is there."""
+    for name in asked:
+        if name not in there:
+            raise FnftgError(f"There is no {what} {shortened(name)} here: choose among {', '.join(there)}.")

@@ -1,0 +1,284 @@
+"""Each table of the paper as a list of rows, and each row as the fields of a training config."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fnftg.errors import FnftgError
+from fnftg.models.systems import system
+from fnftg.paper import figures_of_the_paper as paper
+from fnftg.text.encoders import SHORT_NAMES
+from fnftg.training.config import PAPER_DATASETS, PAPER_TEXT, SIZES, merged, recipe
+
+Fields = dict[str, Any]  # nested fields of a RunConfig
+
+SYSTEMS = {
+    "dkrl": "DKRL",
+    "bow": "BOW",
+    "blp": "BLP",
+    "kepler": "KEPLER",
+    "simkgc": "SimKGC",
+    "fnf-t": "FnF-T",
+    "star": "StAR",
+    "statik": "StATIK",
+    "fnf-tg": "FnF-TG",
+}
+TEXT_ONLY, STRUCTURE_INFORMED = "Text-only models", "Structure-informed models"
+TEXT_ALONE: Fields = {"model": {"ego_graphs": False, "relation_conditioning": False}}  # makes FnF-T of FnF-TG
+TEST = "test"  # what a run is evaluated on, where a table has no more to say about it
+DATASET_RECIPES = {paper.WN18RR: "wn18rr", paper.FB15K237: "fb15k237", paper.WIKIDATA5M: "wikidata5m"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table.
+
+    Args:
+        key: names it in folders and results and, with the BERT, among the paper's figures.
+        system: what is trained, one of SYSTEMS.
+        label: how people call it.
+        section: the part of the table that it stands in.
+        berts: the BERTs that the paper has for it, largest first; those of the table where none are named.
+        fields: of the config, upon the system's own.
+        fir: trained without the rarest relations.
+        extra: in no table of the paper, so only run when asked for.
+        quoted: a published figure that stands there to compare with: nothing is run.
+        latex: the label in LaTeX, where it is more than its characters.
+    """
+
+    key: str
+    system: str
+    label: str
+    section: str = ""
+    berts: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    fir: bool = False
+    extra: bool = False
+    quoted: bool = False
+    latex: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of the paper: its rows, its datasets, and the figures that it prints."""
+
+    name: str
+    summary: str
+    datasets: tuple[str, ...]
+    rows: tuple[Row, ...]
+    figures: Mapping[str, paper.Results]  # by what is evaluated
+    berts: Mapping[str, str] = field(default_factory=dict)  # of rows that name none, by dataset; else base
+    metrics: tuple[str, ...] = paper.METRICS
+    seeds: tuple[int, ...] = (73, 21, 37, 3, 7)
+    own_texts: bool = False  # texts are encoded for this table alone, since the time it takes is part of the result
+
+    def berts_of(self, row: Row, dataset: str | None) -> tuple[str, ...]:
+        """The BERTs that the paper has for a row; other datasets are treated as the table's first."""
+        return row.berts or (self.berts.get(dataset or self.datasets[0], "base"),)
+
+    def printed(self, evaluation: str, dataset: str | None, row: Row, bert: str | None) -> paper.Figures:
+        """What the paper prints for a row on one of its datasets, nothing elsewhere."""
+        berts = self.berts_of(row, dataset)
+        return self.figures[evaluation].get(dataset or "", {}).get(f"{row.key}-{bert or berts[0]}", {})
+
+
+def _row(system: str, section: str, berts: tuple[str, ...] = ("base",), extra: bool = False) -> Row:
+    fields = TEXT_ALONE if system == "fnf-t" else {}
+    return Row(system, system, SYSTEMS[system], section, berts, fields, extra=extra)
+
+
+LARGEST_FIRST = tuple(reversed(SIZES))
+INDUCTIVE = Experiment(
+    "inductive",
+    "Test results on WN18RR_IND and FB15k-237_IND: DKRL, BOW, BLP, StAR, StATIK, and FnF-T, FnF-TG in five sizes.",
+    (paper.WN18RR, paper.FB15K237),
+    (
+        _row("dkrl", TEXT_ONLY),
+        _row("bow", TEXT_ONLY),
+        _row("blp", TEXT_ONLY),
+        _row("kepler", TEXT_ONLY, extra=True),
+        _row("simkgc", TEXT_ONLY, extra=True),
+        _row("fnf-t", TEXT_ONLY, LARGEST_FIRST),
+        _row("star", STRUCTURE_INFORMED),
+        _row("statik", STRUCTURE_INFORMED),
+        _row("fnf-tg", STRUCTURE_INFORMED, LARGEST_FIRST),
+    ),
+    {TEST: paper.INDUCTIVE},
+)
+WIKIDATA = Experiment(
+    "wikidata",
+    "Test results on Wikidata5M_IND: KEPLER, BLP, StATIK, and FnF-T, FnF-TG in five sizes.",
+    (paper.WIKIDATA5M,),
+    (
+        _row("kepler", TEXT_ONLY),
+        _row("blp", TEXT_ONLY),
+        _row("simkgc", TEXT_ONLY, extra=True),
+        _row("fnf-t", TEXT_ONLY, LARGEST_FIRST),
+        _row("statik", STRUCTURE_INFORMED),
+        _row("fnf-tg", STRUCTURE_INFORMED, LARGEST_FIRST),
+    ),
+    {TEST: paper.WIKIDATA},
+    seeds=(73, 21),
+)
+
+
+def _ablation() -> tuple[Row, ...]:
+    """From FnF-TG downwards, each row without one thing more."""
+    steps: tuple[tuple[str, str, str, Fields], ...] = (
+        ("fnf-tg", "FnF-TG", "", {}),
+        ("relations", "− r_ij", r"$-$ $r_{ij}$", {"model": {"graph": {"relations": False}}}),
+        (
+            "segments",
+            "− s[CENTRE], s[NEIGHBOUR]",
+            r"$-$ $s_{\texttt{[CENTRE]}}$, $s_{\texttt{[NEIGHBOUR]}}$",
+            {"model": {"graph": {"segments": False}}},
+        ),
+        ("ego-graphs", "− E(h), E(t)", r"$-$ $E(\bm{h}_{TT})$, $E(\bm{t}_{TT})$", {"model": {"ego_graphs": False}}),
+        (
+            "conditioning",
+            "− [h‖r], [t‖r⁻¹]",
+            r"$-$ $[h||r]_{KG}$, $[t||r^{-1}]_{KG}$",
+            {"model": {"relation_conditioning": False}},
+        ),
+    )
+    rows, fields = [], dict[str, Any]()
+    for key, label, latex, change in steps:
+        fields = merged(fields, change)
+        rows.append(Row(key, "fnf-tg", label, fields=fields, latex=latex))
+    return tuple(rows)
+
+
+def _controlled() -> tuple[Row, ...]:
+    """From BLP to FnF-T, each row with one thing more."""
+    steps: tuple[tuple[str, str, Fields], ...] = (
+        (
+            "blp",
+            "BLP, run here",
+            {
+                "model": {"text": {"width": 128}, "relations": "table"},
+                "training": {"batch": 64, "negatives": "drawn", "draws": 64},
+            },
+        ),
+        ("inductive-relations", "+ inductive relations", {"model": {"relations": "text"}}),
+        ("batch-tying", "+ negatives batch tying", {"training": {"negatives": "tied"}}),
+        ("embedding-size", "+ bigger embedding size", {"model": {"text": {"width": None}}}),
+        ("batch-size", "+ bigger batch size", {"training": {"batch": 128}}),
+        ("sampling", "+ better sampling method", {"training": {"negatives": "two-sided"}}),
+    )
+    rows, fields = [Row("quoted", "blp", "BLP, as published", quoted=True)], dict[str, Any]()
+    for key, label, change in steps:
+        fields = merged(fields, change)
+        rows.append(Row(key, "blp", label, fields=fields))
+    last = {"model": {"text": {"width": None}}, "training": {"batch": 128, "negatives": "two-sided"}}
+    return (*rows, Row("fnf-t", "fnf-t", "FnF-T", fields=merged(TEXT_ALONE, last)))
+
+
+CONTROLLED = Experiment(
+    "controlled",
+    "From BLP to FnF-T: inductive relations, batch-tied negatives, larger embeddings and batches, two-sided sampling.",
+    (paper.WN18RR, paper.FB15K237),
+    _controlled(),
+    {TEST: paper.CONTROLLED},
+    metrics=("mrr",),
+)
+ABLATION = Experiment(
+    "ablation",
+    "FnF-TG without r_ij, then also without segment embeddings, ego-graphs and relation conditioning.",
+    (paper.WN18RR, paper.FB15K237),
+    _ablation(),
+    {TEST: paper.ABLATION},
+    berts={paper.WN18RR: "medium", paper.FB15K237: "small"},
+    metrics=("mrr",),
+)
+LATENCY = Experiment(
+    "latency",
+    "Figure: accuracy of FnF-TG against its training time, by the size of the text encoder.",
+    (paper.WN18RR, paper.FB15K237),
+    (_row("fnf-tg", "", LARGEST_FIRST),),
+    {TEST: paper.LATENCY},
+    metrics=("mrr",),
+    own_texts=True,
+)
+FULLY_INDUCTIVE = Experiment(
+    "fully-inductive",
+    "Trained with and without the rarest relations (FIR), tested on all relations and on the removed ones.",
+    (paper.WN18RR, paper.FB15K237, paper.WIKIDATA5M),
+    tuple(
+        Row(
+            f"{system}-{'fir' if fir else 'ind'}",
+            system,
+            f"{SYSTEMS[system]}, trained on {'FIR' if fir else 'IND'}",
+            SYSTEMS[system],
+            ("tiny",),
+            TEXT_ALONE if system == "fnf-t" else {},
+            fir,
+        )
+        for system in ("fnf-t", "fnf-tg")
+        for fir in (False, True)
+    ),
+    paper.FULLY_INDUCTIVE,
+)
+EXPERIMENTS = {
+    experiment.name: experiment for experiment in (INDUCTIVE, WIKIDATA, CONTROLLED, ABLATION, LATENCY, FULLY_INDUCTIVE)
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The text encoder of a row, and whether it is trained."""
+
+    encoder: str  # as load_encoder takes it
+    training: str  # finetune, frozen or centre
+    bert: str | None = None  # its size, where it is one of the paper's BERTs, trained as in the paper
+
+    @property
+    def label(self) -> str:
+        """What it is, so that no other encoder passes for the paper's."""
+        name = f"BERT-{self.encoder}" if self.encoder in SHORT_NAMES else self.encoder
+        if self.encoder == "minilm":
+            name = "all-MiniLM-L6-v2"
+        elif self.encoder.startswith("scratch:"):
+            name = f"untrained {self.encoder.removeprefix('scratch:').replace('_', ' ')}"
+        elif Path(self.encoder).expanduser().is_dir():
+            name = Path(self.encoder).expanduser().resolve().name
+        return name if self.bert else f"{name}, {'fine-tuned' if self.training == 'finetune' else self.training}"
+
+    @property
+    def slug(self) -> str:
+        name = Path(self.encoder).name if "/" in self.encoder else self.encoder
+        return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in f"{name}-{self.training}")
+
+
+def readers(berts: tuple[str, ...], encoders: list[str], sizes: list[str], training: str | None) -> list[Reader]:
+    """With which encoders a row is run: those asked for, else BERTs of the sizes asked for, else the paper's own."""
+    if encoders:
+        return [Reader(name, training or "frozen") for name in encoders]
+    chosen = [size for size in LARGEST_FIRST if size in sizes] if sizes else berts
+    as_paper = training in (None, "finetune")
+    return [Reader(size, training or "finetune", size if as_paper else None) for size in chosen]
+
+
+def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protocol: str) -> Fields:
+    """The fields of a run: the frugal recipe for frozen texts, the paper's own otherwise; then the row's."""
+    name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
+    if reader.training == "frozen":
+        base = recipe("frugal" if name == "fnf" else f"frugal-{name}")
+    else:
+        base = merged(PAPER_DATASETS[DATASET_RECIPES.get(dataset or "", "wn18rr")], {"model": {"text": PAPER_TEXT}})
+        known = {field.name for field in dataclasses.fields(system(name).config)}
+        base = {**base, "system": name, "model": {key: base["model"][key] for key in base["model"] if key in known}}
+    text = {"encoder": reader.encoder, "training": reader.training}
+    if reader.encoder not in SHORT_NAMES:
+        text["pooling"] = "auto"  # sentence encoders are not read at [CLS]
+    chosen = {"model": {"text": text}, "training": {"seed": seed, "protocol": protocol}}
+    return merged(merged(base, chosen), dict(row.fields))
+
+
+def experiment(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise FnftgError(f"The paper has no table {name!r}: choose one of {', '.join([*EXPERIMENTS, 'datasets'])}.")
+    return EXPERIMENTS[name]

@@ -1,0 +1,213 @@
+"""From what was asked for to the folder of a table."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+import fnftg
+from fnftg.console import print_table
+from fnftg.ego.answers import KnownAnswers
+from fnftg.errors import FnftgError
+from fnftg.files import new_file
+from fnftg.models.configs import from_dict
+from fnftg.paper import datasets, figures_of_the_paper, plots, tables
+from fnftg.paper.budget import Budget
+from fnftg.paper.commands import chosen_of
+from fnftg.paper.experiments import Experiment, Fields, Row, experiment, readers, run_fields
+from fnftg.paper.figures_of_the_paper import UNSEEN
+from fnftg.paper.runner import Cell, Data, Table, write_json
+from fnftg.paper.tables import Baseline, Line, Sheet, Value
+from fnftg.ranking.baselines import frequency_counts, random_values
+from fnftg.ranking.metrics import metric_values, named
+from fnftg.ranking.protocols import protocol
+from fnftg.ranking.queries import Filter
+from fnftg.training.config import SIZES, RunConfig, merged
+
+
+def make_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any]:
+    """Runs the cells of a table within the budget and writes it; returns what results.json holds."""
+    asked = experiment(chosen.name)
+    budget = Budget(chosen.budget, started)
+    rows = chosen_rows(asked, chosen)
+    protocol(chosen.protocol)
+    graphs = [Data.of(name, folder, chosen.cross) for name in chosen.dataset or asked.datasets]
+    if all(data.graph is None for data in graphs):
+        names = " and ".join(data.name for data in graphs)
+        raise FnftgError(f"{names} is not here: fetch it with fnftg data get, or give another graph with --dataset.")
+    table = Table(asked, chosen_cells(asked, rows, graphs, chosen), folder)
+    results: dict[str, Any] = {}
+    baselines = [line for data in graphs for line in baselines_of(asked, data, chosen.protocol)]
+
+    def write() -> None:
+        lines = tables.lines(asked, table.cells, table.outcomes)
+        results.update(as_record(asked, table, lines, baselines, chosen))
+        write_files(folder, results, tables.comma_separated(lines), sheets_of(asked, lines, baselines, chosen))
+
+    table.run(budget, write)
+    lines = tables.lines(asked, table.cells, table.outcomes)
+    plots.draw(asked, lines, folder)
+    if not chosen.json:
+        show(sheets_of(asked, lines, baselines, chosen))
+    return results
+
+
+def chosen_rows(asked: Experiment, chosen: Namespace) -> list[Row]:
+    """The rows of the systems asked for; all but the extra ones by default."""
+    there = list(dict.fromkeys(row.system for row in asked.rows))
+    chosen_of("system", chosen.systems, there)
+    chosen_of("size", chosen.sizes, SIZES)
+    if chosen.sizes and chosen.encoder:
+        raise FnftgError("--sizes names BERTs of the paper and --encoder others: give one of the two.")
+    return [row for row in asked.rows if (row.system in chosen.systems if chosen.systems else not row.extra)]
+
+
+def chosen_cells(asked: Experiment, rows: Sequence[Row], graphs: Sequence[Data], chosen: Namespace) -> list[Cell]:
+    """Seed after seed, so that a table is filled before it is repeated."""
+    cells = []
+    changes = [Change.of(assignment) for assignment in chosen.set]
+    for seed in chosen.seeds or asked.seeds:
+        for data in graphs:
+            for row in rows:
+                berts = asked.berts_of(row, data.paper)
+                for reader in readers(berts, chosen.encoder, chosen.sizes, chosen.text_training):
+                    fields = run_fields(row, reader, data.paper, seed, chosen.protocol)
+                    for change in changes:
+                        fields = change.upon(fields)
+                    cells.append(Cell(row, reader, data, seed, fields))
+    for change in changes:
+        if not change.used:
+            raise FnftgError(f"No run of this table has a field {'.'.join(change.path)}: see fnftg train --help.")
+    return cells
+
+
+@dataclass
+class Change:
+    """A field that was set on the command line, for the runs that have it."""
+
+    path: list[str]
+    value: Any
+    used: bool = False
+
+    @classmethod
+    def of(cls, assignment: str) -> Change:
+        path, equals, value = assignment.partition("=")
+        if not equals or not all(path.split(".")):
+            raise FnftgError(f"--set {assignment} names no field and value: write it as --set training.batch=64.")
+        return cls(path.split("."), yaml.safe_load(value))
+
+    def upon(self, fields: Fields) -> Fields:
+        there: Any = asdict(from_dict(RunConfig, fields))
+        for name in self.path:
+            if not isinstance(there, dict) or name not in there:
+                return fields
+            there = there[name]
+        self.used = True
+        nested = self.value
+        for name in reversed(self.path):
+            nested = {name: nested}
+        changed = merged(fields, nested)
+        from_dict(RunConfig, changed)
+        return changed
+
+
+def baselines_of(asked: Experiment, data: Data, protocol_name: str) -> list[Baseline]:
+    """The expected MRR of a random ranking of all candidates, as in the paper; for unseen relations also how far one
+    gets with the entities that stand most often at that end of the relation."""
+    if data.graph is None:
+        return []
+    chosen = protocol(protocol_name)
+    candidates = chosen.candidate_entities(data.graph, "test")
+    mrr = float(random_values(np.array(len(candidates) - 1))[0])
+    printed = figures_of_the_paper.RANDOM.get(data.paper or "") if UNSEEN in asked.figures else None
+    values = {metric: Value(mrr, paper=printed) if metric == "mrr" else Value(None) for metric in asked.metrics}
+    found = [Baseline("random ranking", data.name, "–", values)]
+    if UNSEEN in asked.figures:
+        triples = data.graph.triples("test")
+        triples = triples[np.isin(triples[:, 1], data.unseen)]
+        relations = len(data.graph.relations)
+        known = KnownAnswers.of(data.graph.all_triples(), len(data.graph.entities), relations)
+        visible = chosen.visible_triples(data.graph, "test")
+        counts = frequency_counts(triples, visible, Filter.of(known, candidates), candidates, relations)
+        frequency = named(metric_values(*counts))
+        values = {metric: Value(frequency[metric]) for metric in asked.metrics}
+        found.append(Baseline("most frequent at that end", data.name, UNSEEN, values))
+    return found
+
+
+def as_record(
+    asked: Experiment, table: Table, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
+) -> dict[str, Any]:
+    """What results.json holds."""
+    return {
+        "table": asked.name,
+        "fnftg": fnftg.__version__,
+        "protocol": chosen.protocol,
+        "budget_minutes": chosen.budget,
+        "rows": [line.record() for line in lines],
+        "baselines": [
+            {
+                "dataset": line.dataset,
+                "label": line.label,
+                "evaluation": line.evaluation,
+                **{metric: value.mean for metric, value in line.values.items()},
+            }
+            for line in baselines
+        ],
+        "cells": [
+            {
+                "folder": cell.place,
+                "dataset": cell.data.name,
+                "row": cell.row.key,
+                "system": cell.row.system,
+                "encoder": cell.reader.encoder,
+                "text_training": cell.reader.training,
+                "seed": cell.seed,
+                **table.outcomes[cell.place],
+            }
+            for cell in table.cells
+        ],
+    }
+
+
+def sheets_of(
+    asked: Experiment, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
+) -> list[Sheet]:
+    budget = "" if chosen.budget is None else f" Epochs were cut to a budget of {chosen.budget:g} minutes."
+    note = f"Test split, protocol {chosen.protocol}; mean ± σ over the seeds.{budget}"
+    return tables.sheets(asked, lines, baselines, [note])
+
+
+def make_dataset_table(chosen: Namespace, folder: Path) -> dict[str, Any]:
+    names = chosen.dataset or list(figures_of_the_paper.DATASETS)
+    records = [datasets.counted(Data.of(name, folder, False)) for name in names]
+    results = {"table": "datasets", "fnftg": fnftg.__version__, "rows": records}
+    sheet = datasets.sheet(records)
+    write_files(folder, results, datasets.comma_separated(records), [sheet])
+    if not chosen.json:
+        show([sheet])
+    return results
+
+
+def write_files(folder: Path, results: dict[str, Any], lines: str, sheets: Sequence[Sheet]) -> None:
+    """Each file is replaced in one step."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"results.csv": lines, "table.md": tables.markdown(sheets), "table.tex": tables.latex(sheets)}
+    for name, text in texts.items():
+        with new_file(folder / name, force=True) as path:
+            path.write_text(text, encoding="utf-8")
+    write_json(folder / "results.json", results)
+
+
+def show(sheets: Sequence[Sheet]) -> None:
+    for sheet in sheets:
+        for section in dict.fromkeys(part for part, _ in sheet.rows):
+            rows = [[entry.text() for entry in entries] for part, entries in sheet.rows if part == section]
+            print_table(f"{sheet.title}, {section}" if section else sheet.title, sheet.columns, rows)
+        print(*sheet.notes, sep="\n")

@@ -1,0 +1,139 @@
+"""The figures, as PNG and SVG: accuracy against training time, and bars for the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import say
+from fnftg.files import new_file
+from fnftg.paper.experiments import TEST, Experiment
+from fnftg.paper.tables import Line
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"  # told apart by the colour-blind too (Okabe and Ito)
+STYLE: Any = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "fnftg",  # the same file every time
+    "svg.fonttype": "none",
+}
+
+
+def draw(experiment: Experiment, lines: Sequence[Line], folder: Path) -> list[Path]:
+    """Draws what is there; without matplotlib, or without results, it says so."""
+    done = [line for line in lines if line.seeds]
+    if not done:
+        say("No figure was drawn: no cell has a result yet.")
+        return []
+    try:
+        import matplotlib
+    except ImportError:
+        say("No figure was drawn: it needs matplotlib (pip install 'fnftg[plots]').")
+        return []
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(STYLE):
+        figure = latency(pyplot, done) if experiment.own_texts else bars(pyplot, experiment, lines)
+        written = []
+        for ending in ("png", "svg"):
+            with new_file(folder / f"{experiment.name}.{ending}", force=True) as path:
+                metadata = {"Date": None} if ending == "svg" else None
+                figure.savefig(path, format=ending, dpi=200, bbox_inches="tight", metadata=metadata)
+            written.append(folder / f"{experiment.name}.{ending}")
+        pyplot.close(figure)
+    return written
+
+
+def latency(pyplot: Any, lines: Sequence[Line]) -> Any:
+    """For each dataset, MRR against training time by encoder, both relative to the encoder that takes longest."""
+    datasets = list(dict.fromkeys(line.dataset for line in lines))
+    figure, panels = pyplot.subplots(
+        len(datasets), 1, figsize=(6.4, 3.9 * len(datasets)), squeeze=False, layout="constrained"
+    )
+    for axes, dataset in zip(panels[:, 0], datasets, strict=True):
+        own = sorted((line for line in lines if line.dataset == dataset), key=lambda line: line.seconds.mean or 0)
+        slowest = own[-1]
+        time, accuracy = slowest.seconds.mean or 1.0, slowest.values["mrr"].mean or 1.0
+        x = [(line.seconds.mean or 0) / time for line in own]
+        y = [(line.values["mrr"].mean or 0) / accuracy for line in own]
+        spread = [(line.values["mrr"].std or 0) / accuracy for line in own]
+        axes.errorbar(x, y, yerr=spread if any(spread) else None, color=BLUE, marker="o", markersize=7, capsize=3)
+        low, high = min(y), max(y)
+        for place, (line, left, height) in enumerate(zip(own, x, y, strict=True)):
+            above = place % 2 == 0
+            mrr, seconds = line.values["mrr"].mean or 0, line.seconds.mean or 0
+            axes.annotate(
+                f"{line.encoder}\nMRR {mrr:.3f}, {duration(seconds)}",
+                (left, height),
+                xytext=(0, 12 if above else -12),
+                textcoords="offset points",
+                ha="left" if left < 0.35 else "right" if left > 0.65 else "center",
+                va="bottom" if above else "top",
+                fontsize=9,
+            )
+        pad = max(0.3 * (high - low), 0.12)
+        axes.set_ylim(low - pad, high + pad)
+        axes.set_xlim(0, 1.06)
+        axes.axhline(1, color=GREY, linewidth=0.8, linestyle=":")
+        axes.axvline(1, color=GREY, linewidth=0.8, linestyle=":")
+        axes.set_title(dataset)
+        axes.set_ylabel("MRR on test, relative")
+    panels[-1, 0].set_xlabel("time to encode the texts and train, relative to the slowest encoder")
+    return figure
+
+
+def duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def bars(pyplot: Any, experiment: Experiment, lines: Sequence[Line]) -> Any:
+    """MRR of each row with σ over its seeds, and the paper's figure where it has one; a panel for each dataset and
+    kind of evaluation."""
+    panels = list(dict.fromkeys((line.dataset, line.evaluation) for line in lines))
+    most = max(sum((line.dataset, line.evaluation) == panel for line in lines) for panel in panels)
+    height = 0.36 * most + 1.1
+    figure, drawn = pyplot.subplots(
+        len(panels), 1, figsize=(7.2, height * len(panels)), squeeze=False, layout="constrained"
+    )
+    largest = max((value or 0) for line in lines for value in (line.values["mrr"].mean, line.values["mrr"].paper))
+    for axes, (dataset, evaluation) in zip(drawn[:, 0], panels, strict=True):
+        own = [line for line in lines if (line.dataset, line.evaluation) == (dataset, evaluation)]
+        places = range(len(own))
+        means = [line.values["mrr"].mean for line in own]
+        spread = [line.values["mrr"].std or 0 for line in own]
+        axes.barh(
+            places,
+            [mean or 0 for mean in means],
+            xerr=spread if any(spread) else None,
+            color=BLUE,
+            height=0.62,
+            capsize=3,
+            label="ours" + (", ± σ over seeds" if any(spread) else ""),
+        )
+        printed = [(place, line.values["mrr"].paper) for place, line in enumerate(own) if line.values["mrr"].paper]
+        if printed:
+            heights, figures = zip(*printed, strict=True)
+            axes.plot(figures, heights, "D", color=ORANGE, markersize=6, label="the paper")
+        for place, line in enumerate(own):
+            mean = means[place]
+            words = f"{mean:.3f}" if mean is not None else line.status
+            end = max((mean or 0) + spread[place], line.values["mrr"].paper or 0)
+            axes.annotate(words, (end, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=9)
+        axes.set_yticks(places, [f"{line.label} ({line.encoder})" for line in own])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.18 * largest or 1)
+        axes.set_title(dataset if evaluation == TEST else f"{dataset}, tested on {evaluation}")
+        if printed:
+            axes.legend(frameon=False, fontsize=9, loc="lower right")
+    drawn[-1, 0].set_xlabel("MRR on test")
+    return figure

@@ -1,0 +1,310 @@
+"""Runs the cells of a table, one after the other; what is finished is kept, what was stopped goes on.
+
+FOLDER/runs/DATASET/ROW-ENCODER/seed-73/   a run as `fnftg train` makes it, and cell.json once it is finished
+FOLDER/graphs/DATASET-FIR/                 the variant without the rarest relations, where the table needs it
+FOLDER/results.json, results.csv           every cell, and every row over its seeds
+FOLDER/table.md, table.tex, *.png, *.svg   for people
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fnftg.console import say
+from fnftg.errors import FnftgError
+from fnftg.files import new_file
+from fnftg.kg.datasets import DATASETS, Archive, data_home, store_path, verify
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.opening import open_graph
+from fnftg.kg.splits.fir import fir_split
+from fnftg.kg.store import is_store
+from fnftg.models.configs import from_dict
+from fnftg.models.pretrained import CHECKPOINT
+from fnftg.paper.budget import Budget, OutOfTime, epochs_that_fit, timing
+from fnftg.paper.experiments import TEST, Experiment, Fields, Reader, Row
+from fnftg.paper.figures_of_the_paper import IND, UNSEEN
+from fnftg.text.encoders import MINILM, SHORT_NAMES, load_encoder
+from fnftg.training import restart
+from fnftg.training.config import RunConfig
+
+DONE, NOT_YET, NO_TIME = "done", "not run yet", "not run: budget"
+FAILED = "failed: "
+CELL = "cell.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A graph that a table is made for."""
+
+    name: str  # as it was asked for, a path's last part
+    graph: KnowledgeGraph | None  # none where the paper's data is not here
+    paper: str | None  # which of the paper's datasets it is
+    folder: Path  # for its FIR variant
+    cross: bool = False  # the FIR variant also lacks the relation that crosses 10 %
+
+    @classmethod
+    def of(cls, name: str, folder: Path, cross: bool) -> Data:
+        slug = name if name in DATASETS else Path(name).resolve().name
+        if name in DATASETS and isinstance(DATASETS[name].source, Archive) and not is_store(store_path(name)):
+            return cls(name, None, name, folder)
+        graph = open_graph(name)
+        for split in ("train", "test"):
+            if not len(graph.triples(split)):
+                raise FnftgError(f"{name} has no triples in {split}: split it first, as with fnftg split inductive.")
+        return cls(slug, graph, paper_dataset(graph), folder / "graphs" / f"{slug}-FIR", cross)
+
+    @cached_property
+    def fir(self) -> KnowledgeGraph:
+        """The variant without the rarest relations, made once."""
+        assert self.graph is not None
+        if is_store(self.folder):
+            return open_graph(self.folder)
+        return fir_split(self.graph, cross=self.cross).save(self.folder)
+
+    @property
+    def unseen(self) -> list[int]:
+        """The relations that only the whole graph has in train."""
+        assert self.graph is not None
+        there = [set(np.unique(graph.triples("train")[:, 1]).tolist()) for graph in (self.graph, self.fir)]
+        return sorted(there[0] - there[1])
+
+
+def paper_dataset(graph: KnowledgeGraph) -> str | None:
+    """Which of the paper's datasets a graph is, by its triples."""
+    for name, record in DATASETS.items():
+        if isinstance(record.source, Archive):
+            try:
+                verify(graph, name, record.source.fingerprints)
+                return name
+            except FnftgError:
+                continue
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One run: a row with an encoder, on a dataset, from a seed."""
+
+    row: Row
+    reader: Reader
+    data: Data
+    seed: int
+    fields: Fields
+
+    @property
+    def place(self) -> str:
+        """Its folder under the table's."""
+        return f"runs/{self.data.name}/{self.row.key}-{self.reader.slug}/seed-{self.seed}"
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """What it has in common with its other seeds."""
+        return self.data.name, self.row.key, self.reader.slug
+
+    @property
+    def label(self) -> str:
+        return f"{self.row.label} ({self.reader.label}), {self.data.name}, seed {self.seed}"
+
+    @property
+    def graph(self) -> KnowledgeGraph:
+        assert self.data.graph is not None
+        return self.data.fir if self.row.fir else self.data.graph
+
+    @cached_property
+    def config(self) -> RunConfig:
+        config: RunConfig = from_dict(RunConfig, self.fields)
+        return config
+
+    def with_epochs(self, epochs: int) -> RunConfig:
+        return replace(self.config, training=replace(self.config.training, epochs=epochs))
+
+
+Outcome = dict[str, Any]  # status; of finished cells also epochs, best_epoch, metrics by evaluation, seconds
+Outcomes = dict[str, Outcome]  # by the cell's place
+
+
+class Table:
+    """The cells of an experiment in a folder."""
+
+    def __init__(self, experiment: Experiment, cells: Iterable[Cell], folder: Path):
+        self.experiment, self.cells, self.folder = experiment, list(cells), folder
+        self.outcomes: Outcomes = {cell.place: self.known(cell) for cell in self.cells}
+        if len(self.outcomes) < len(self.cells):
+            raise FnftgError("Two of the datasets or two of the encoders have the same name: run them apart.")
+        self._missing: dict[str, str] = {}  # why an encoder could not be had
+
+    def run(self, budget: Budget, report: Callable[[], None]) -> None:
+        """Fills every cell that can be; `report` is called whenever there is something new."""
+        report()
+        for position, cell in enumerate(self.cells, start=1):
+            if cell.row.quoted or self.outcomes[cell.place]["status"] == DONE:
+                continue
+            say(f"[{position}/{len(self.cells)}] {cell.label}")
+            self.outcomes[cell.place] = outcome = self.outcome(cell, budget)
+            if outcome["status"] != DONE:
+                say(f"  {outcome['status']}")
+            report()
+        failures = [outcome["status"] for outcome in self.outcomes.values() if outcome["status"].startswith(FAILED)]
+        if failures and not any(outcome["status"] == DONE for outcome in self.outcomes.values()):
+            raise FnftgError(failures[0].removeprefix(FAILED))
+
+    def outcome(self, cell: Cell, budget: Budget) -> Outcome:
+        try:
+            if reason := self.unavailable(cell):
+                return {"status": reason}
+            with budget.enforced():
+                config = self.planned(cell, budget)
+                return {"status": NO_TIME} if config is None else self.trained(cell, config)
+        except OutOfTime:
+            return {"status": NO_TIME}
+        except FnftgError as error:
+            return {"status": f"{FAILED}{error}"}
+
+    def unavailable(self, cell: Cell) -> str:
+        """Why a cell cannot be run: its dataset is not here, or its encoder cannot be had; empty if it can."""
+        if cell.data.graph is None:
+            return f"{cell.data.name} is not here: fnftg data get {cell.data.name}"
+        name = cell.reader.encoder
+        if name not in self._missing:
+            self._missing[name] = ""
+            try:
+                if not name.startswith("scratch:"):
+                    load_encoder(name)
+            except FnftgError as error:
+                fetched = f"encoder {SHORT_NAMES.get(name, name)} could not be fetched"
+                self._missing[name] = fetched if is_of_the_hub(name) else f"{FAILED}{error}"
+        return self._missing[name]
+
+    # Time
+
+    def planned(self, cell: Cell, budget: Budget) -> RunConfig | None:
+        """The config with the epochs that there is time for; none where there is no time for even one.
+
+        Seeds come in turns. The first turn divides the time over its cells; a later seed is run only if there is time
+        for as many epochs as the first had, so that a mean is over equals.
+        """
+        begun = self.begun(cell)
+        if begun is not None or not budget.limited:
+            return begun or cell.config
+        first = next(other for other in self.cells if other.series == cell.series)
+        if first is not cell:
+            found = self.outcomes[first.place]
+            if found["status"] != DONE or 1.1 * found["seconds"]["all"] > budget.left():
+                return None
+            return cell.with_epochs(found["epochs"])
+        waiting = [
+            other
+            for other in self.cells
+            if other.seed == cell.seed and not other.row.quoted and self.outcomes[other.place]["status"] == NOT_YET
+        ]
+        share = budget.left() / max(len(waiting), 1)
+        timed = timing(cell.graph, cell.config, self.cache(cell), share / 4)
+        self.set_up_seconds(cell, timed.first_set_up)
+        evaluations = len(self.experiment.figures) + cell.row.fir
+        share = budget.left() / max(len(waiting), 1)
+        epochs = epochs_that_fit(timed, cell.graph, cell.config, evaluations, share, budget.left())
+        return None if epochs is None else cell.with_epochs(epochs)
+
+    def begun(self, cell: Cell) -> RunConfig | None:
+        """The config of a run that was stopped after its first restart point."""
+        from fnftg.training.loop import read_config
+
+        run = self.folder / cell.place
+        if not restart.exists(run):
+            return None
+        config = read_config(run)
+        if cell.with_epochs(config.training.epochs) != config:
+            raise FnftgError(f"{run} was begun with other options: give the same ones, or choose another folder.")
+        return config
+
+    def cache(self, cell: Cell) -> Path:
+        """Where the encoder's work is kept."""
+        return self.folder / "texts" / cell.reader.slug if self.experiment.own_texts else data_home() / "texts"
+
+    # Runs
+
+    def known(self, cell: Cell) -> Outcome:
+        """What an earlier command found for a cell."""
+        try:
+            found: Outcome = json.loads((self.folder / cell.place / CELL).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"status": "quoted" if cell.row.quoted else NOT_YET}
+        except ValueError as error:
+            raise FnftgError(f"{self.folder / cell.place / CELL} is damaged: remove the folder it is in.") from error
+        if found.pop("config") != json.loads(json.dumps(asdict(cell.with_epochs(found["epochs"])))):
+            place = self.folder / cell.place
+            raise FnftgError(f"{place} was trained with other options: give the same ones, or choose another folder.")
+        return found
+
+    def trained(self, cell: Cell, config: RunConfig) -> Outcome:
+        """Trains, or goes on, and evaluates."""
+        from fnftg.training.loop import Run
+
+        run, started = self.folder / cell.place, time.monotonic()
+        resume = restart.exists(run)
+        if not resume and run.exists():  # stopped before its first restart point
+            shutil.rmtree(run)
+        training = Run(cell.graph, config, run, self.cache(cell), resume, None)
+        set_up = self.set_up_seconds(cell, time.monotonic() - started)
+        training.train()
+        metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
+        ranked_from = time.monotonic()
+        found = self.evaluated(cell, training, metrics[TEST])
+        seconds = {
+            "set_up": round(set_up, 1),
+            "training": metrics["training_seconds"],
+            "all": round(max(time.monotonic() - started, metrics["training_seconds"]), 1),
+            "ranking": round(time.monotonic() - ranked_from, 1),
+        }
+        outcome = {
+            "status": DONE,
+            "epochs": config.training.epochs,
+            "best_epoch": metrics["epoch"],
+            "metrics": found,
+            "seconds": seconds,
+        }
+        write_json(run / CELL, {**outcome, "config": asdict(config)})
+        return outcome
+
+    def set_up_seconds(self, cell: Cell, measured: float) -> float:
+        """How long the encoder's work took when it was done, which later runs find in the cache."""
+        note = self.cache(cell) / "set_up.json"
+        if not self.experiment.own_texts:
+            return measured
+        if not note.exists():
+            write_json(note, {"seconds": measured})
+        return float(json.loads(note.read_text(encoding="utf-8"))["seconds"])
+
+    def evaluated(self, cell: Cell, training: Any, test: dict[str, Any]) -> dict[str, Any]:
+        """The metrics by what is evaluated; FIR ranks in the whole graph, whatever the model was trained on."""
+        if list(self.experiment.figures) == [TEST]:
+            return {TEST: test}
+        from fnftg.ranking.evaluation import evaluate
+        from fnftg.ranking.protocols import protocol
+
+        assert cell.data.graph is not None
+        shared = (training.model, cell.data.graph, training.texts, "test", protocol(cell.config.training.protocol))
+        return {
+            IND: evaluate(*shared) if cell.row.fir else test,
+            UNSEEN: evaluate(*shared, relations=cell.data.unseen),
+        }
+
+
+def is_of_the_hub(encoder: str) -> bool:
+    """Whether an encoder is fetched, not a folder or a package here."""
+    local = encoder == MINILM or encoder.startswith(("/", ".", "~")) or Path(encoder).exists()
+    return not local and encoder.count("/") <= 1
+
+
+def write_json(path: Path, value: Any) -> None:
+    with new_file(path, force=True) as partial:
+        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
