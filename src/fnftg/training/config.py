@@ -153,11 +153,19 @@ FRUGAL: dict[str, Any] = {
 PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
 
 
-FRUGAL_TEXT = {"encoder": "minilm", "training": "frozen", "query": "vector"}
-FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {  # upon the frugal training; each as published but for the frozen encoder
-    "bow": {"model": {"text": {**FRUGAL_TEXT, "width": 256}}},
-    "dkrl": {"model": {"text": {**FRUGAL_TEXT, "width": 256}}},
-    "blp": {"model": {"text": {**FRUGAL_TEXT, "width": 256}}},
+FRUGAL_TEXT = {"encoder": "minilm", "training": "frozen", "query": "vector", "width": 256}
+SHARP = {"training": {"loss": {"temperature": 0.5}}}  # for vectors of length 1, which are never far apart
+FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {  # upon the frugal training: as published, but for the frozen encoder
+    "bow": SHARP,
+    "dkrl": SHARP,
+    "blp": SHARP,
+    "kepler": {
+        "model": {"text": {"training": "finetune", "query": "text", "width": None}},
+        "training": {"batch": 64, "epochs": 1, "learning_rate": 1e-4, "validate_every": 1},
+    },
+    "star": {"training": {"loss": {"temperature": 1.0}}},
+    "statik": {"model": {"ego": FRUGAL["model"]["ego"]}},
+    "simkgc": {"training": {"loss": {"temperature": 0.05}}},
 }
 
 
@@ -168,7 +176,8 @@ def recipe(name: str) -> dict[str, Any]:
         return {"system": "fnf", **FRUGAL}
     first, _, second = name.partition("-")
     if first == "frugal" and second in FRUGAL_SYSTEMS:
-        return merged({"system": second, "training": FRUGAL["training"]}, FRUGAL_SYSTEMS[second])
+        base = {"system": second, "model": {"text": FRUGAL_TEXT}, "training": FRUGAL["training"]}
+        return merged(base, FRUGAL_SYSTEMS[second])
     if first not in PAPER_DATASETS or second not in SIZES:
         raise FnftgError(f"There is no recipe {name!r}: choose {', '.join(recipes())}, or give a file.")
     return merged({"system": "fnf", **PAPER_DATASETS[first]}, {"model": {"text": {**PAPER_TEXT, "encoder": second}}})

