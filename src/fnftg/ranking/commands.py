@@ -10,6 +10,7 @@ from typing import Any
 from fnftg.console import print_json, print_table, say
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+from fnftg.kg.datasets import data_home
 from fnftg.ranking.protocols import CHOICES, PROTOCOLS, Protocol, protocol
 
 SHOWN = 12  # relations in a table, unless all are asked for
@@ -48,7 +49,7 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
     from fnftg.ranking.evaluation import rank_split
     from fnftg.ranking.metrics import pykeen_metrics
     from fnftg.ranking.processes import Processes
-    from fnftg.ranking.results import results, save_ranks, texts_of
+    from fnftg.ranking.results import results, save_ranks
     from fnftg.ranking.runs import parse_size
 
     if chosen.save_ranks and chosen.save_ranks.exists() and not chosen.force:
@@ -57,7 +58,15 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
     run, model, graph = opened(chosen)
     relations = chosen_relations(graph, chosen.relations)
     ranking = rank_split(
-        model, graph, texts_of(model, graph), chosen.split, rules, chosen.sample, relations, memory, processes
+        model,
+        graph,
+        model.texts(graph, data_home() / "texts"),
+        chosen.split,
+        rules,
+        chosen.sample,
+        relations,
+        memory,
+        processes,
     )
     if processes.rank:
         return  # the first process speaks for all
@@ -85,14 +94,13 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     from fnftg.ranking.report import write_report
     from fnftg.ranking.results import evaluate as evaluate_model
-    from fnftg.ranking.results import texts_of
     from fnftg.ranking.runs import parse_size
 
     memory = parse_size(chosen.memory)
     run, model, graph = opened(chosen)
     if not run.is_run:
         raise FnftgError(f"{run.path} is a model alone: a report needs the folder of the run that trained it.")
-    texts = texts_of(model, graph)
+    texts = model.texts(graph, data_home() / "texts")
     found = {
         name: run.kept(
             graph,

@@ -70,11 +70,7 @@ def protocols(figure: Any, found: dict[str, Any]) -> None:
     ):
         where = [position + 0.27 * (place - 1) for position in range(len(found))]
         values = [results[metric] for results in found.values()]
-        bounds = [results["intervals"][metric] for results in found.values()]
-        errors = [
-            [value - low for value, (low, _) in zip(values, bounds, strict=True)],
-            [high - value for value, (_, high) in zip(values, bounds, strict=True)],
-        ]
+        errors = reach(values, [results["intervals"][metric] for results in found.values()])
         bars = axes.bar(where, values, 0.25, yerr=errors, capsize=2, color=colour, label=name)
         axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(found)), found)
@@ -94,19 +90,27 @@ def relations(figure: Any, results: dict[str, Any]) -> None:
     rows = results["relations"][:MOST_RELATIONS][::-1]
     figure.set_size_inches(8, 1.2 + 0.32 * len(rows))
     axes = figure.add_subplot()
-    low, high = ([row["intervals"]["mrr"][side] for row in rows] for side in (0, 1))
-    values = [row["mrr"] for row in rows]
-    errors = [
-        [value - bound for value, bound in zip(values, low, strict=True)],
-        [bound - value for value, bound in zip(values, high, strict=True)],
-    ]
+    values, bounds = [row["mrr"] for row in rows], [row["intervals"]["mrr"] for row in rows]
+    errors = reach(values, bounds)
     places = range(len(rows))
     axes.barh(places, values, xerr=errors, capsize=2, color=BLUE)
     axes.set_yticks(places, [shortened(row["relation"]) for row in rows], fontsize=9)
-    for place, row, bound in zip(places, rows, high, strict=True):
-        axes.text(bound + 0.01, place, f"{row['mrr']:.3f}  (n = {row['triples']:,})", va="center", fontsize=9)
+    for place, row, (_, high) in zip(places, rows, bounds, strict=True):
+        axes.text(high + 0.01, place, f"{row['mrr']:.3f}  (n = {row['triples']:,})", va="center", fontsize=9)
     more = len(results["relations"]) - len(rows)
-    axes.set(xlabel="MRR" + (f"; the {more:,} rarer relations are left out" if more else ""), xlim=(0, 1.3))
+    axes.set(
+        xlabel="MRR" + (f"; the {more:,} rarer relations are left out" if more else ""),
+        xlim=(0, 1.3),
+        xticks=[0, 0.25, 0.5, 0.75, 1],
+    )
+
+
+def reach(values: list[float], bounds: list[list[float]]) -> list[list[float]]:
+    """How far intervals reach below and above the values, as matplotlib wants it."""
+    return [
+        [max(value - low, 0) for value, (low, _) in zip(values, bounds, strict=True)],
+        [max(high - value, 0) for value, (_, high) in zip(values, bounds, strict=True)],
+    ]
 
 
 def shortened(name: str, most: int = 45) -> str:
@@ -118,7 +122,7 @@ def ranks(figure: Any, results: dict[str, Any]) -> None:
     axes = figure.add_subplot()
     histogram = results["rank_histogram"]
     bounds = [int(bound) for bound in histogram]
-    names = ["1", *(f"≤ {bound:,}" for bound in bounds[1:])]
+    names = [f"≤ {bound}" if bound < 1_000 else f"≤ {bound // 1_000}k" for bound in bounds]
     total = sum(histogram.values())
     bars = axes.bar(names, [count / total for count in histogram.values()], color=BLUE)
     axes.bar_label(bars, [f"{count / total:.1%}" for count in histogram.values()], padding=3, fontsize=9)

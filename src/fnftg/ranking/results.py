@@ -41,14 +41,9 @@ def evaluate(
 ) -> dict[str, Any]:
     """Ranks a split under a protocol, by name or of your own, and says all there is to say about it."""
     chosen = protocol_named(protocol) if isinstance(protocol, str) else protocol
-    texts = texts or texts_of(model, graph)
+    texts = texts or model.texts(graph, data_home() / "texts")
     ranking = rank_split(model, graph, texts, split, chosen, sample, relations, memory)
     return results(ranking, graph, ties)
-
-
-def texts_of(model: Any, graph: KnowledgeGraph) -> GraphTexts:
-    """The graph's texts as the model reads them; what was computed before is found in the data home."""
-    return GraphTexts.of(graph, model.tt.encoder, model.config.text, data_home() / "texts")
 
 
 def results(ranking: Ranking, graph: KnowledgeGraph, ties: Ties = "mean") -> dict[str, Any]:
