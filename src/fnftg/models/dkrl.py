@@ -56,34 +56,35 @@ class DKRL(TextOnly):
         normalise = config.score == "transe" if config.normalise is None else config.normalise
         super().__init__(config.text.width or tt.width, relations, config.relations, config.score, normalise)
         self.config, self.tt = config, tt
-        self.first = nn.Conv1d(tt.width, self.width, kernel_size=2)
-        self.second = nn.Conv1d(self.width, self.width, kernel_size=2)
+        self.first = nn.Linear(2 * tt.width, self.width)
+        self.second = nn.Linear(2 * self.width, self.width)
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
         words, counts = self.tt.words(texts, rows)
-        x = padded(functional.embedding(words, self.tt.vectors), counts).transpose(1, 2)  # (n, width, longest)
-        x = self.first(functional.pad(x, (0, 1)))  # (n, d, longest): the last word stands before nothing
-        longest = x.shape[-1]
-        there = torch.arange(longest, device=x.device) < counts[:, None]
-        x = x.masked_fill(~there[:, None], -torch.inf)
-        pool = self.config.pool
-        x = functional.pad(x, (0, -longest % pool), value=-torch.inf)
-        x = x.view(*x.shape[:2], -1, pool).amax(-1)
-        counts = (counts + pool - 1) // pool
-        there = torch.arange(x.shape[-1], device=x.device) < counts[:, None]  # (n, longest / pool)
-        x = torch.where(there[:, None], x, 0).tanh()
-        x = self.second(functional.pad(x, (0, 1))) * there[:, None]
-        means: Tensor = x.sum(-1) / counts.clamp(min=1)[:, None]
-        return means.tanh()  # (n, d)
+        x = self.first(in_pairs(functional.embedding(words, self.tt.vectors), counts))  # (words, d)
+        x, counts = pooled(x, counts, self.config.pool)  # (windows, d)
+        x = self.second(in_pairs(x.tanh(), counts))
+        text = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
+        sums = x.new_zeros(len(counts), self.width).index_add(0, text, x)
+        return (sums / counts.clamp(min=1)[:, None]).tanh()  # (n, d)
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
         return self.tt.texts(graph, cache)  # type: ignore[no-any-return]
 
 
-def padded(flat: Tensor, counts: Tensor) -> Tensor:
-    """Ragged rows (total, d) of so many to each text (n,), as one array with zeros behind: (n, longest, d)."""
-    longest = max(int(counts.max()), 1) if len(counts) else 1
-    text = torch.repeat_interleave(torch.arange(len(counts), device=flat.device), counts)
-    place = torch.arange(len(flat), device=flat.device) - (counts.cumsum(0) - counts)[text]
-    out = flat.new_zeros(len(counts), longest, flat.shape[1])
-    return out.index_put((text, place), flat)
+def in_pairs(x: Tensor, counts: Tensor) -> Tensor:
+    """Beside each row the next one of the same text, beside its last one zeros: (total, d) → (total, 2 d)."""
+    is_last = torch.zeros(len(x) + 1, dtype=torch.bool, device=x.device)
+    is_last[counts.cumsum(0)] = True  # of the row before
+    following = torch.cat([x[1:], x[:1]]).masked_fill(is_last[1:, None], 0)
+    return torch.cat([x, following], dim=-1)
+
+
+def pooled(x: Tensor, counts: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The maximum over each so many rows of a text: (total, d), and how many of each text (n,) these are."""
+    windows = (counts + size - 1) // size
+    text = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
+    place = torch.arange(len(x), device=x.device) - (counts.cumsum(0) - counts)[text]
+    window = (windows.cumsum(0) - windows)[text] + place // size
+    out = x.new_full((int(windows.sum()), size, x.shape[1]), -torch.inf)
+    return out.index_put((window, place % size), x).amax(1), windows

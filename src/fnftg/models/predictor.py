@@ -140,8 +140,11 @@ class LinkPredictor(nn.Module):
     # Texts and folders
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
-        """The texts of a graph as this system reads them."""
-        return GraphTexts.of(graph, self.tt.encoder, self.config.text, cache)
+        """The texts of a graph as this system reads them, with all features that it needs, by its present weights."""
+        texts = GraphTexts.of(graph, self.tt.encoder, self.config.text, cache)
+        if self.config.text.training == "centre":
+            self.tt.refresh(texts)
+        return texts
 
     @staticmethod
     def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:

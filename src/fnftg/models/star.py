@@ -69,8 +69,8 @@ class StAR(LinkPredictor):
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
         """The classifier's logit of every pair: w · [u; v; u − v; u × v] + b."""
-        of_u, of_v, of_difference, of_product = self.classifier.weight[0].chunk(4)
-        own: Tensor = points @ (of_u + of_difference) + self.classifier.bias  # (q,)
+        of_u, of_v, of_difference, of_product = self.classifier.weight[0].to(points.dtype).chunk(4)
+        own: Tensor = points @ (of_u + of_difference) + self.classifier.bias.to(points.dtype)  # (q,)
         of_pairs: Tensor = (points * of_product + of_v - of_difference) @ candidates.T  # (q, n)
         return of_pairs + own[:, None]
 

@@ -20,7 +20,10 @@ Truths = npt.NDArray[np.bool_]
 
 
 class ContentWords:
-    """Drops the tokens of stop words and punctuation; a text with nothing left keeps all of its tokens."""
+    """Drops the tokens of stop words and punctuation; a text with nothing left keeps all of its tokens.
+
+    A stop word is one token, as it is in every vocabulary of a language's frequent words.
+    """
 
     def __init__(self, tokenizer: Any):
         pieces: list[str] = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))

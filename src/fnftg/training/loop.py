@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from fnftg.ranking.evaluation import Queries, evaluate
 from fnftg.ranking.protocols import protocol
 from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
+from fnftg.text.transformer import GraphTexts
 from fnftg.training import restart
 from fnftg.training.bar import TrainingBar
 from fnftg.training.batches import Batch, epoch_order
@@ -120,7 +121,8 @@ class Run:
             self.place = restart.load(run, self.objective, self.optimiser)
         if not self.first:
             self.fabric.barrier()  # the first process computes features, the others find them in the cache
-        self.texts = self.model.texts(graph, cache)
+        self.cached_by: restart.Weights | None = None  # with text.training centre: the encoder of the cached features
+        self.texts = self._texts(cache, restart.load_cached(run) if resume else None)
         if self.model.reads_query_texts and self.texts.features is not None:
             queries = Queries.of(graph.all_triples(), len(graph.relations))
             second_rows = self.texts.relation_row(torch.from_numpy(queries.labels.astype(np.int64))).numpy()
@@ -133,6 +135,23 @@ class Run:
         self.visible = Visible(self.texts, neighbours)
         self.known = KnownAnswers.of(train_triples, entities, relations)
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
+
+    def _texts(self, cache: Path | None, cached_by: restart.Weights | None) -> GraphTexts:
+        """The graph's texts; cached features are those of the encoder as it was when they were last computed."""
+        if self.config.model.text.training != "centre":
+            return self.model.texts(self.graph, cache)
+        encoder = self.model.tt.encoder.model
+        present = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+        self.cached_by = cached_by or present
+        encoder.load_state_dict(self.cached_by)
+        texts = self.model.texts(self.graph, cache)
+        encoder.load_state_dict(present)
+        return texts
+
+    def refresh(self) -> None:
+        """Computes cached features anew."""
+        self.model.tt.refresh(self.texts)
+        self.cached_by = {name: weight.clone() for name, weight in self.model.tt.encoder.model.state_dict().items()}
 
     def _claim(self, resume: bool) -> None:
         """Makes the run's folder, or checks that it is this run's."""
@@ -171,10 +190,11 @@ class Run:
     def epoch(self, bar: TrainingBar, started: float) -> None:
         place, training = self.place, self.config.training
         order = epoch_order(len(self.graph.triples("train")), training.seed, place.epoch)
-        if self.config.model.text.training == "centre" and place.epoch % training.refresh_every == 0:
-            self.model.tt.refresh(self.texts)
+        done = place.step - place.epoch * self.steps_an_epoch
+        if self.cached_by is not None and place.epoch and not done and place.epoch % training.refresh_every == 0:
+            self.refresh()
         self.wrapped.train()
-        for index in range(place.step - place.epoch * self.steps_an_epoch, self.steps_an_epoch):
+        for index in range(done, self.steps_an_epoch):
             loss = self.step(order, index)
             place.step += 1
             place.seconds = time.monotonic() - started
@@ -265,7 +285,10 @@ class Run:
                 save_pretrained(self.model, self.run / CHECKPOINT, {"val": found, "epoch": place.epoch}, force=True)
 
     def ranked(self, split: str, sample: int | None = None) -> dict[str, Any]:
-        return evaluate(self.model, self.graph, self.texts, split, protocol(self.config.training.protocol), sample)
+        texts = replace(self.texts)
+        if self.cached_by is not None:
+            self.model.tt.refresh(texts)  # as whoever loads the checkpoint will see them
+        return evaluate(self.model, self.graph, texts, split, protocol(self.config.training.protocol), sample)
 
     def finish(self) -> LinkPredictor:
         """The best weights, tested once where the graph has a test split."""
@@ -292,7 +315,7 @@ class Run:
         """A restart point, and the log as it was then."""
         if not self.first:
             return
-        restart.save(self.run, self.objective, self.optimiser, self.place)
+        restart.save(self.run, self.objective, self.optimiser, self.place, self.cached_by)
         columns = list(dict.fromkeys(column for row in self.place.log for column in row))
         lines = [
             ",".join(columns),

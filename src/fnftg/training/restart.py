@@ -1,7 +1,7 @@
 """Restart points: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
 
 Randomness is a function of (seed, epoch, step) and the learning rate one of the step, so the weights, the optimiser's
-moments and the place in the run are everything.
+moments and the place in the run are everything; where neighbours have cached features, the encoder that made them too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import nn
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 
-FOLDER = "restart"
+FOLDER, CACHED = "restart", "cached-encoder.safetensors"
+Weights = dict[str, torch.Tensor]
 
 
 @dataclass
@@ -34,12 +35,16 @@ class Place:
     log: list[dict[str, Any]] = field(default_factory=list)
 
 
-def save(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, place: Place) -> None:
+def save(
+    run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, place: Place, cached: Weights | None = None
+) -> None:
     """Replaces the run's restart point in one step; a crash leaves the old one."""
     with new_folder(run / FOLDER, force=True) as folder:
         weights = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
         save_file(weights, folder / "weights.safetensors")
         save_file(_flat(optimiser), folder / "optimiser.safetensors")
+        if cached is not None:
+            save_file(cached, folder / CACHED)
         (folder / "place.json").write_text(json.dumps(vars(place)), encoding="utf-8")
 
 
@@ -55,6 +60,12 @@ def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> Plac
         return Place(**json.loads((folder / "place.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise FnftgError(f"The restart point {folder} cannot be read ({error}): train from the start.") from error
+
+
+def load_cached(run: Path) -> Weights | None:
+    """The encoder's weights when the neighbours' features were last computed, where a run has such features."""
+    path = run / FOLDER / CACHED
+    return load_file(path) if path.is_file() else None
 
 
 def _flat(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
