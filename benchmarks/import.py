@@ -10,46 +10,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
-import json
-import os
-import platform
-import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from fnftg.console import print_json, print_table, say
+import measuring
+from measuring import GIGABYTE, MEGABYTE, Figure, peak_memory, run
+
+from fnftg.console import say
 
 LIBRARIES = ("fnftg", "polars", "numpy", "numba", "pykeen", "pandas", "torch")
 COMPARED_TRIPLES, ROUNDS = 2_000_000, 3
-MEGABYTE, GIGABYTE = 10**6, 10**9
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measurement, and the limit that it must keep."""
-
-    name: str
-    value: float
-    unit: str
-    limit: float | None = None
-    at_least: bool = False  # the limit is a lower one
-
-    @property
-    def met(self) -> bool:
-        return self.limit is None or (self.value >= self.limit if self.at_least else self.value < self.limit)
-
-    def row(self) -> tuple[str, ...]:
-        limit = "" if self.limit is None else f"{'≥' if self.at_least else '<'} {self.limit:,g} {self.unit}"
-        verdict = "" if self.limit is None else "pass" if self.met else "FAIL"
-        return self.name, f"{self.value:,.2f} {self.unit}", limit, verdict
 
 
 # What runs in a process of its own: arguments as strings, figures as a dict. Libraries are imported before the clock.
@@ -95,25 +68,6 @@ def open_store(store: str) -> dict[str, float]:
     return {"seconds": opened - start, "resident": resident, "look_up": time.perf_counter() - asked}
 
 
-PHASES: dict[str, Callable[..., dict[str, float]]] = {
-    function.__name__: function for function in (synthesise, import_with_fnftg, import_with_pykeen, open_store)
-}
-
-
-def run(phase: Callable[..., dict[str, float]], *arguments: object) -> dict[str, float]:
-    """The phase's figures and its peak memory, from a fresh process."""
-    command = [sys.executable, __file__, "--phase", phase.__name__, *map(str, arguments)]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    figures: dict[str, float] = json.loads(answer.splitlines()[-1])
-    return figures
-
-
-def peak_memory() -> int:
-    """The most bytes that this process ever had in memory, its mapped files included."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
 def measure(folder: Path, entities: int, triples: int, relations: int) -> list[Figure]:
     files, store, first = folder / "files", folder / "store", folder / "first.tsv"
     say(f"Making up {entities:,} entities and {triples:,} triples …")
@@ -146,41 +100,21 @@ def measure(folder: Path, entities: int, triples: int, relations: int) -> list[F
     ]
 
 
-def machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "memory": f"{memory / GIGABYTE:.0f} GB",
-        "python": platform.python_version(),
-        **{library: importlib.metadata.version(library) for library in LIBRARIES},
-    }
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entities", type=int, default=4_600_000)
     parser.add_argument("--triples", type=int, default=20_500_000)
     parser.add_argument("--relations", type=int, default=822)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files and the store here")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--phase", nargs="+", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.phase:
-        name, *arguments = options.phase
-        figures = PHASES[name](*arguments)
-        print(json.dumps({**figures, "peak": peak_memory()}))
-        return 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        measured = measure(folder, options.entities, options.triples, options.relations)
-    if options.json:
-        print_json({"machine": machine(), "figures": [{**asdict(figure), "met": figure.met} for figure in measured]})
-    else:
-        note = ", ".join(f"{name} {value}" for name, value in machine().items())
-        print_table("Import", ("what", "measured", "limit", ""), [figure.row() for figure in measured], note)
-    return 0 if all(figure.met for figure in measured) else 1
+
+    def measure_all(options: argparse.Namespace) -> list[Figure]:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = options.keep or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            return measure(folder, options.entities, options.triples, options.relations)
+
+    phases = (synthesise, import_with_fnftg, import_with_pykeen, open_store)
+    return measuring.main(parser, phases, measure_all, LIBRARIES)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fnftg.kg import import_graph as import_graph
     from fnftg.models.pretrained import from_pretrained as from_pretrained
     from fnftg.models.pretrained import save_pretrained as save_pretrained
+    from fnftg.ranking.results import evaluate as evaluate
     from fnftg.training.config import RunConfig as RunConfig
     from fnftg.training.loop import train as train
 
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
     "KnowledgeGraph": "fnftg.kg",
     "import_graph": "fnftg.kg",
+    "evaluate": "fnftg.ranking.results",
     "RunConfig": "fnftg.training.config",
     "train": "fnftg.training.loop",
     "from_pretrained": "fnftg.models.pretrained",
