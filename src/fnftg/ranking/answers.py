@@ -1,0 +1,151 @@
+"""The best answers of queries: the candidates with the highest scores, known links left out.
+
+Queries and candidates come in blocks, so that no score is ever held for all of them. A candidate whose score is NaN is
+never an answer, and of equal scores the lower row comes first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.kernels.ranks import l1_pairs, top_k
+from fnftg.models.predictor import LinkPredictor
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer[Any]]
+
+MEMORY = 1 << 28  # bytes that a search may use beside the candidates' table
+QUERIES = 256  # compared at a time, where the score is no distance
+PAIRS = 256  # scored at a time, where the score is no distance
+NO_ROW, NO_KEY = -1, np.iinfo(np.int64).max
+
+
+def top_answers(
+    model: LinkPredictor,
+    points: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Integers,
+    k: int,
+    memory: int = MEMORY,
+) -> tuple[Floats, Numbers]:
+    """The k best candidates of points (q, d) in the table (n, d): scores and rows, (q, k) each, best first.
+
+    Left out of query i are the rows known[offsets[i] : offsets[i + 1]]; -inf and -1 stand where there are fewer than k.
+    """
+    scores, rows = np.full((len(points), k), -np.inf, np.float32), np.full((len(points), k), NO_ROW, np.int64)
+    if len(points) and len(table) and k:
+        search = _by_distance if model.by_distance else _by_similarity
+        search(model, points, table, np.asarray(offsets, np.int64), known, scores, rows, memory)
+    return scores, rows
+
+
+def pair_scores(
+    model: LinkPredictor, points: Floats, vectors: Floats, point_rows: Integers, vector_rows: Integers
+) -> Floats:
+    """The scores of chosen pairs (p,), as `top_answers` computes them."""
+    if model.by_distance:
+        return np.subtract(np.float32(0), l1_pairs(points, vectors, point_rows, vector_rows))
+    scores = np.empty(len(point_rows), np.float32)
+    for start in range(0, len(scores), PAIRS):
+        part = slice(start, start + PAIRS)
+        left, right = (
+            torch.from_numpy(np.array(rows[at[part]])) for rows, at in ((points, point_rows), (vectors, vector_rows))
+        )
+        scores[part] = model.similarity(left.double(), right.double()).diagonal().float().numpy()
+    return scores + np.float32(0)  # no -0.0
+
+
+def _by_distance(
+    model: LinkPredictor,
+    points: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Integers,
+    scores: Floats,
+    rows: Numbers,
+    memory: int,
+) -> None:
+    """Asks the kernel for as many more as are known, and takes these out. Queries with similarly many go together."""
+    k = scores.shape[1]
+    most = np.minimum(k + np.diff(offsets), len(table))  # (q,)
+    size = np.frexp(most.astype(np.float64))[1]
+    for group in np.unique(size):
+        queries = np.flatnonzero(size == group)
+        wanted = int(most[queries].max())
+        step = max(memory // (64 * wanted), 1)  # a few keys of 8 bytes each, on some threads
+        for start in range(0, len(queries), step):
+            part = queries[start : start + step]
+            distances, found = top_k(points[part], table, wanted, memory)  # (b, wanted)
+            out = np.isnan(distances) | _listed(found, len(table), *_chosen(offsets, known, part))
+            order = np.argsort(out, axis=1, kind="stable")[:, :k]
+            out, found = (np.take_along_axis(values, order, axis=1) for values in (out, found))
+            distances = np.take_along_axis(distances, order, axis=1)
+            scores[part, : order.shape[1]] = np.where(out, np.float32(-np.inf), np.float32(0) - distances)
+            rows[part, : order.shape[1]] = np.where(out, NO_ROW, found)
+
+
+def _by_similarity(
+    model: LinkPredictor,
+    points: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Integers,
+    scores: Floats,
+    rows: Numbers,
+    memory: int,
+) -> None:
+    """By any similarity, in double precision rounded to single, as ranks are counted: sizes of blocks must not show."""
+    k = scores.shape[1]
+    for start in range(0, len(points), QUERIES):
+        part = np.arange(start, min(start + QUERIES, len(points)))
+        step = max(memory // (48 * len(part) + 16 * points.shape[1]), 1)  # 48 bytes of scores and keys, 16 of numbers
+        asked = torch.from_numpy(points[part]).double()
+        best = np.full((len(part), k), NO_KEY, np.int64)
+        own_offsets, own_known = _chosen(offsets, known, part)
+        query = np.repeat(np.arange(len(part)), np.diff(own_offsets))
+        for first in range(0, len(table), step):
+            block = torch.from_numpy(np.array(table[first : first + step])).double()
+            found = model.similarity(asked, block).float().numpy() + np.float32(0)  # (b, step); no -0.0
+            keys = _keys(found, first)
+            here = (own_known >= first) & (own_known < first + len(block))
+            keys[query[here], own_known[here] - first] = NO_KEY
+            keys[np.isnan(found)] = NO_KEY
+            if keys.shape[1] > k:
+                keys = np.partition(keys, k - 1, axis=1)[:, :k]
+            best = np.sort(np.concatenate([best, keys], axis=1), axis=1)[:, :k]
+        there = best != NO_KEY
+        scores[part] = np.where(there, _scores(best), np.float32(-np.inf))
+        rows[part] = np.where(there, best & 0xFFFFFFFF, NO_ROW)
+
+
+def _keys(scores: Floats, first: int) -> Numbers:
+    """Keys (b, n) that sort by score, best first, then by row, the rows being first, first + 1, …"""
+    bits = scores.view(np.int32).astype(np.int64)
+    rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # as the scores do
+    return (-rising << 32) + (first + np.arange(scores.shape[1]))
+
+
+def _scores(keys: Numbers) -> Floats:
+    """Undoes _keys."""
+    rising = -(keys >> 32)
+    return np.where(rising < 0, -rising | 0x80000000, rising).astype(np.uint32).view(np.float32)
+
+
+def _chosen(offsets: Numbers, known: Integers, queries: Numbers) -> tuple[Numbers, Numbers]:
+    """Offsets and known rows of some of the queries."""
+    counts = offsets[queries + 1] - offsets[queries]
+    own = np.concatenate([[0], np.cumsum(counts)])
+    return own, known[np.arange(own[-1]) + np.repeat(offsets[queries] - own[:-1], counts)].astype(np.int64)
+
+
+def _listed(found: Numbers, size: int, offsets: Numbers, known: Numbers) -> npt.NDArray[np.bool_]:
+    """Whether each row found (q, m) is one of its query's known ones."""
+    queries = np.arange(len(found))
+    listed = np.repeat(queries, np.diff(offsets)) * size + known
+    return np.isin(queries[:, None] * size + found, listed)
