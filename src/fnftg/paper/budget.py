@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +20,7 @@ from fnftg.training.config import RunConfig
 STEPS = 6  # timed at most; the first one, which compiles, does not count
 SAMPLES = (16, 144)  # test triples that are ranked, to tell what each costs from what the candidates cost
 QUICK = 5.0  # seconds of a set-up that found everything in the cache
-CAUTION = 0.85  # of a cell's share is planned for, since a machine is not equally fast all the time
+CAUTION = 0.85  # of the time is planned for, since a machine is not equally fast all the time
 
 
 class OutOfTime(BaseException):
@@ -131,11 +131,15 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.monotonic() - started
 
 
-def epochs_that_fit(
-    timed: Timing, graph: KnowledgeGraph, config: RunConfig, evaluations: int, share: float, left: float
-) -> int | None:
-    """As many of the config's epochs as fit into the share; one where only the whole rest has room for it; or none."""
-    for epochs in range(config.training.epochs, 0, -1):
-        if timed.whole(graph, config, epochs, evaluations) <= CAUTION * share:
-            return epochs
-    return 1 if timed.whole(graph, config, 1, evaluations) <= CAUTION * left else None
+def share_of_epochs(costs: Sequence[Callable[[float], float]], most: int, seconds: float) -> float:
+    """The largest share of their epochs that all runs can have within some seconds, so that rows compare as equals.
+
+    `costs` tells the seconds of each run for a share, `most` is the largest number of epochs; where not even the least
+    share fits, it is that: as many runs as have room will have one epoch.
+    """
+    shares = (epochs / most for epochs in range(most, 0, -1))
+    return next((share for share in shares if sum(cost(share) for cost in costs) <= seconds), 1 / most)
+
+
+def epochs_of(share: float, config: RunConfig) -> int:
+    return max(1, math.ceil(share * config.training.epochs - 1e-9))

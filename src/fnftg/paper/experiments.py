@@ -234,6 +234,7 @@ class Reader:
     encoder: str  # as load_encoder takes it
     training: str  # finetune, frozen or centre
     bert: str | None = None  # its size, where it is one of the paper's BERTs, trained as in the paper
+    frugal: bool = False  # the run follows the frugal recipe of its system, not the paper's
 
     @property
     def label(self) -> str:
@@ -253,19 +254,33 @@ class Reader:
         return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in f"{name}-{self.training}")
 
 
-def readers(berts: tuple[str, ...], encoders: list[str], sizes: list[str], training: str | None) -> list[Reader]:
+def readers(
+    row: Row, berts: tuple[str, ...], encoders: list[str], sizes: list[str], training: str | None
+) -> list[Reader]:
     """With which encoders a row is run: those asked for, else BERTs of the sizes asked for, else the paper's own."""
     if encoders:
-        return [Reader(name, training or "frozen") for name in encoders]
+        asked = training or "frozen"
+        return [Reader(name, text_training(row, asked), frugal=asked == "frozen") for name in encoders]
     chosen = [size for size in LARGEST_FIRST if size in sizes] if sizes else berts
-    as_paper = training in (None, "finetune")
-    return [Reader(size, training or "finetune", size if as_paper else None) for size in chosen]
+    asked = training or "finetune"
+    bert = asked == "finetune"
+    return [Reader(size, text_training(row, asked), size if bert else None, asked == "frozen") for size in chosen]
+
+
+def text_training(row: Row, asked: str) -> str:
+    """KEPLER always trains its encoder, StATIK never on neighbours; where there are none, centre is fine-tuning."""
+    if row.system == "kepler":
+        return "finetune"
+    if row.system == "statik":
+        return "centre" if asked == "finetune" else asked
+    neighbours = row.system == "fnf-tg" and row.fields.get("model", {}).get("ego_graphs", True)
+    return "finetune" if asked == "centre" and not neighbours else asked
 
 
 def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protocol: str) -> Fields:
-    """The fields of a run: the frugal recipe for frozen texts, the paper's own otherwise; then the row's."""
+    """The fields of a run: the frugal recipe of its system or the paper's own, then the encoder's, then the row's."""
     name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
-    if reader.training == "frozen":
+    if reader.frugal:
         base = recipe("frugal" if name == "fnf" else f"frugal-{name}")
     else:
         base = merged(PAPER_DATASETS[DATASET_RECIPES.get(dataset or "", "wn18rr")], {"model": {"text": PAPER_TEXT}})

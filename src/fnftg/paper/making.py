@@ -76,7 +76,7 @@ def chosen_cells(asked: Experiment, rows: Sequence[Row], graphs: Sequence[Data],
         for data in graphs:
             for row in rows:
                 berts = asked.berts_of(row, data.paper)
-                for reader in readers(berts, chosen.encoder, chosen.sizes, chosen.text_training):
+                for reader in readers(row, berts, chosen.encoder, chosen.sizes, chosen.text_training):
                     fields = run_fields(row, reader, data.paper, seed, chosen.protocol)
                     for change in changes:
                         fields = change.upon(fields)

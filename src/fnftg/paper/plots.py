@@ -9,6 +9,7 @@ from typing import Any
 from fnftg.console import say
 from fnftg.files import new_file
 from fnftg.paper.experiments import TEST, Experiment
+from fnftg.paper.runner import QUOTED
 from fnftg.paper.tables import Line
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"  # told apart by the colour-blind too (Okabe and Ito)
@@ -105,35 +106,45 @@ def bars(pyplot: Any, experiment: Experiment, lines: Sequence[Line]) -> Any:
     figure, drawn = pyplot.subplots(
         len(panels), 1, figsize=(7.2, height * len(panels)), squeeze=False, layout="constrained"
     )
-    largest = max((value or 0) for line in lines for value in (line.values["mrr"].mean, line.values["mrr"].paper))
+    ends = [
+        mean + (std or 0) for line in lines for mean, std in [(line.values["mrr"].mean or 0, line.values["mrr"].std)]
+    ]
+    largest = max(*ends, *(line.values["mrr"].paper or 0 for line in lines), 0.0)
+    encoders = {line.encoder for line in lines}
     for axes, (dataset, evaluation) in zip(drawn[:, 0], panels, strict=True):
         own = [line for line in lines if (line.dataset, line.evaluation) == (dataset, evaluation)]
         places = range(len(own))
         means = [line.values["mrr"].mean for line in own]
-        spread = [line.values["mrr"].std or 0 for line in own]
+        spread = [line.values["mrr"].std for line in own]
+        varied = any(std is not None for std in spread)
         axes.barh(
             places,
             [mean or 0 for mean in means],
-            xerr=spread if any(spread) else None,
+            xerr=[float("nan") if std is None else std for std in spread] if varied else None,
             color=BLUE,
             height=0.62,
             capsize=3,
-            label="ours" + (", ± σ over seeds" if any(spread) else ""),
+            label="ours" + (", ± σ over seeds" if varied else ""),
         )
         printed = [(place, line.values["mrr"].paper) for place, line in enumerate(own) if line.values["mrr"].paper]
         if printed:
             heights, figures = zip(*printed, strict=True)
-            axes.plot(figures, heights, "D", color=ORANGE, markersize=6, label="the paper")
+            label = " and ".join(dict.fromkeys(line.paper_encoder for line in own if line.paper_encoder))
+            label = f"the paper, {label}" if label.startswith("BERT") and " and " not in label else "the paper"
+            axes.plot(figures, heights, "D", color=ORANGE, markersize=6, label=label)
         for place, line in enumerate(own):
             mean = means[place]
-            words = f"{mean:.3f}" if mean is not None else line.status
-            end = max((mean or 0) + spread[place], line.values["mrr"].paper or 0)
+            words = f"{mean:.3f}" if mean is not None else "" if line.status == QUOTED else line.status
+            end = max((mean or 0) + (spread[place] or 0), line.values["mrr"].paper or 0)
             axes.annotate(words, (end, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=9)
-        axes.set_yticks(places, [f"{line.label} ({line.encoder})" for line in own])
+        axes.set_yticks(
+            places, [line.label if len(encoders) == 1 else f"{line.label} ({line.encoder})" for line in own]
+        )
         axes.invert_yaxis()
         axes.set_xlim(0, 1.18 * largest or 1)
-        axes.set_title(dataset if evaluation == TEST else f"{dataset}, tested on {evaluation}")
+        title = dataset if evaluation == TEST else f"{dataset}, tested on {evaluation}"
+        axes.set_title(f"{title}: {own[0].encoder}" if len(encoders) == 1 else title, loc="left")
         if printed:
-            axes.legend(frameon=False, fontsize=9, loc="lower right")
+            axes.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, -0.34), ncols=2)
     drawn[-1, 0].set_xlabel("MRR on test")
     return figure

@@ -12,8 +12,9 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,14 @@ from fnftg.kg.splits.fir import fir_split
 from fnftg.kg.store import is_store
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
-from fnftg.paper.budget import Budget, OutOfTime, epochs_that_fit, timing
+from fnftg.paper.budget import CAUTION, Budget, OutOfTime, Timing, epochs_of, share_of_epochs, timing
 from fnftg.paper.experiments import TEST, Experiment, Fields, Reader, Row
 from fnftg.paper.figures_of_the_paper import IND, UNSEEN
 from fnftg.text.encoders import MINILM, SHORT_NAMES, load_encoder
 from fnftg.training import restart
 from fnftg.training.config import RunConfig
 
-DONE, NOT_YET, NO_TIME = "done", "not run yet", "not run: budget"
+DONE, NOT_YET, NO_TIME, QUOTED = "done", "not run yet", "not run: budget", "as published"
 FAILED = "failed: "
 CELL = "cell.json"
 
@@ -141,6 +142,8 @@ class Table:
         if len(self.outcomes) < len(self.cells):
             raise FnftgError("Two of the datasets or two of the encoders have the same name: run them apart.")
         self._missing: dict[str, str] = {}  # why an encoder could not be had
+        self._timed: dict[str, Timing] = {}  # by the cell's place
+        self._share = 1.0  # of their epochs that runs have, which only shrinks
 
     def run(self, budget: Budget, report: Callable[[], None]) -> None:
         """Fills every cell that can be; `report` is called whenever there is something new."""
@@ -189,8 +192,8 @@ class Table:
     def planned(self, cell: Cell, budget: Budget) -> RunConfig | None:
         """The config with the epochs that there is time for; none where there is no time for even one.
 
-        Seeds come in turns. The first turn divides the time over its cells; a later seed is run only if there is time
-        for as many epochs as the first had, so that a mean is over equals.
+        Seeds come in turns. In the first, all rows have the same share of their epochs; a later seed is run only if
+        there is time for as many epochs as the first had, so that a mean is over equals too.
         """
         begun = self.begun(cell)
         if begun is not None or not budget.limited:
@@ -198,21 +201,49 @@ class Table:
         first = next(other for other in self.cells if other.series == cell.series)
         if first is not cell:
             found = self.outcomes[first.place]
-            if found["status"] != DONE or 1.1 * found["seconds"]["all"] > budget.left():
-                return None
-            return cell.with_epochs(found["epochs"])
+            in_time = found["status"] == DONE and found["seconds"]["all"] <= CAUTION * budget.left()
+            return cell.with_epochs(found["epochs"]) if in_time else None
+        if not self._timed:
+            self.time(budget)
+        seconds = CAUTION * budget.left()
         waiting = [
             other
-            for other in self.cells
-            if other.seed == cell.seed and not other.row.quoted and self.outcomes[other.place]["status"] == NOT_YET
+            for other in self.first_turn()
+            if self.outcomes[other.place]["status"] == NOT_YET and (self.cost(other, 0) <= seconds or other is cell)
         ]
-        share = budget.left() / max(len(waiting), 1)
-        timed = timing(cell.graph, cell.config, self.cache(cell), share / 4)
-        self.set_up_seconds(cell, timed.first_set_up)
+        most = max(other.config.training.epochs for other in waiting)
+        self._share = min(self._share, share_of_epochs([partial(self.cost, other) for other in waiting], most, seconds))
+        epochs = epochs_of(self._share, cell.config)
+        fits = self.cost(cell, self._share) <= seconds
+        say(
+            f"  {f'{epochs} of' if fits else 'not one of'} {cell.config.training.epochs} epochs in {seconds:.0f} s left"
+        )
+        return cell.with_epochs(epochs) if fits else None
+
+    def first_turn(self) -> list[Cell]:
+        """The runs from the first seed."""
+        return [cell for cell in self.cells if cell.seed == self.cells[0].seed and not cell.row.quoted]
+
+    def time(self, budget: Budget) -> None:
+        """Times every run of the first turn that is still to be made."""
+        waiting = [
+            cell
+            for cell in self.first_turn()
+            if self.outcomes[cell.place]["status"] == NOT_YET and not self.unavailable(cell)
+        ]
+        say(f"  timing {len(waiting)} runs")
+        for cell in waiting:
+            with suppress(FnftgError):  # which its own turn will report
+                found = timing(cell.graph, cell.config, self.cache(cell), budget.left() / 4 / len(waiting))
+                self.set_up_seconds(cell, found.first_set_up)
+                self._timed[cell.place] = found
+
+    def cost(self, cell: Cell, share: float) -> float:
+        """Seconds of a run with a share of its epochs; those that could not be timed will not take long to fail."""
+        if cell.place not in self._timed:
+            return 0.0
         evaluations = len(self.experiment.figures) + cell.row.fir
-        share = budget.left() / max(len(waiting), 1)
-        epochs = epochs_that_fit(timed, cell.graph, cell.config, evaluations, share, budget.left())
-        return None if epochs is None else cell.with_epochs(epochs)
+        return self._timed[cell.place].whole(cell.graph, cell.config, epochs_of(share, cell.config), evaluations)
 
     def begun(self, cell: Cell) -> RunConfig | None:
         """The config of a run that was stopped after its first restart point."""
@@ -237,7 +268,7 @@ class Table:
         try:
             found: Outcome = json.loads((self.folder / cell.place / CELL).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {"status": "quoted" if cell.row.quoted else NOT_YET}
+            return {"status": QUOTED if cell.row.quoted else NOT_YET}
         except ValueError as error:
             raise FnftgError(f"{self.folder / cell.place / CELL} is damaged: remove the folder it is in.") from error
         if found.pop("config") != json.loads(json.dumps(asdict(cell.with_epochs(found["epochs"])))):
@@ -260,7 +291,7 @@ class Table:
         ranked_from = time.monotonic()
         found = self.evaluated(cell, training, metrics[TEST])
         seconds = {
-            "set_up": round(set_up, 1),
+            "set_up": round(set_up, 2),
             "training": metrics["training_seconds"],
             "all": round(max(time.monotonic() - started, metrics["training_seconds"]), 1),
             "ranking": round(time.monotonic() - ranked_from, 1),
