@@ -49,6 +49,7 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
     from fnftg.ranking.evaluation import rank_split
     from fnftg.ranking.metrics import pykeen_metrics
     from fnftg.ranking.processes import Processes
+    from fnftg.ranking.reliability import reliability_of
     from fnftg.ranking.results import results, save_ranks
     from fnftg.ranking.runs import parse_size
 
@@ -57,20 +58,14 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
     memory, processes = parse_size(chosen.memory), Processes.started()
     run, model, graph = opened(chosen)
     relations = chosen_relations(graph, chosen.relations)
-    ranking = rank_split(
-        model,
-        graph,
-        model.texts(graph, data_home() / "texts"),
-        chosen.split,
-        rules,
-        chosen.sample,
-        relations,
-        memory,
-        processes,
-    )
+    texts = model.texts(graph, data_home() / "texts")
+    asked = (model, graph, texts, chosen.split, rules, chosen.sample, relations, memory)
+    ranking = rank_split(*asked, processes)
     if processes.rank:
         return  # the first process speaks for all
     found = results(ranking, graph, chosen.ties)
+    if calibrated := reliability_of(checkpoint_of(run), *asked):
+        found["calibration"] = calibrated
     if run.is_run:
         found["seed"] = run.started_with()["config"]["training"]["seed"]
     whole = chosen.sample is None and relations is None and chosen.ties == "mean"
@@ -92,6 +87,7 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     add_run(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to make (default: RUN/report)")
     chosen = parser.parse_args(arguments)
+    from fnftg.ranking.reliability import reliability_of
     from fnftg.ranking.report import write_report
     from fnftg.ranking.results import evaluate as evaluate_model
     from fnftg.ranking.runs import parse_size
@@ -110,6 +106,12 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         )
         for name, rules in PROTOCOLS.items()
     }
+    main = found["statik"]
+    asked = (model, graph, texts, chosen.split, PROTOCOLS["statik"])
+    calibrated = reliability_of(checkpoint_of(run), *asked, memory=memory, earlier=main.get("calibration"))
+    if calibrated != main.get("calibration"):
+        main["calibration"] = calibrated
+        run.kept(graph, chosen.split, PROTOCOLS["statik"], lambda: main, anew=True)
     folder = chosen.output or run.path / "report"
     write_report(run, found, folder)
     say(f"The report is {folder / 'index.html'}; its pictures lie beside it.")
@@ -120,6 +122,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graph", help=f"instead of the graph that it was trained on: {GRAPH_HELP}")
     parser.add_argument("--split", default="test", help="the split whose triples are ranked (default: test)")
     parser.add_argument("--memory", default="1GB", help="for ranking, beside the model and the graph (default: 1GB)")
+
+
+def checkpoint_of(run: Any) -> Path:
+    """The folder with the weights."""
+    from fnftg.models.pretrained import CHECKPOINT
+
+    folder: Path = run.path / CHECKPOINT if run.is_run else run.path
+    return folder
 
 
 def opened(chosen: Any) -> tuple[Any, Any, Any]:
@@ -176,6 +186,19 @@ def print_results(name: str, found: dict[str, Any], show_all: bool) -> None:
         "in brackets bootstrap 95 % intervals."
     )
     print_table("by relation", ["relation", "kind", "triples", *columns], rows, note)
+    if "calibration" in found:
+        said = f"{found['calibration']['predictions']:,} answers with a probability, in 15 bins."
+        print_calibration("do probabilities mean what they say?", found["calibration"], said)
+
+
+def print_calibration(title: str, values: dict[str, Any], note: str) -> None:
+    """The expected calibration error of the curves beside that of the softmax."""
+    names = {"calibrated": f"calibrated ({values['method']})", "softmax": "uncalibrated (softmax of the scores)"}
+    rows = [
+        (words, f"{values[name]['expected_calibration_error']:.4f}", f"{values[name]['of_first_answers']:.4f}")
+        for name, words in names.items()
+    ]
+    print_table(title, ["expected calibration error", f"first {values['k']} answers", "first answer"], rows, note)
 
 
 def figures(values: dict[str, Any]) -> list[str]:

@@ -34,6 +34,13 @@ def draw_all(curve: pl.DataFrame, found: dict[str, Any], folder: Path) -> dict[s
         "relations.png": (relations, main, "MRR by relation, with the number of triples (protocol statik)."),
         "ranks.png": (ranks, main, "How often an answer got which rank (protocol statik)."),
     }
+    if main.get("calibration"):
+        pictures["reliability.png"] = (
+            calibration,
+            main["calibration"],
+            "Do probabilities mean what they say? On the diagonal they do; points are as large as they are many. The "
+            "softmax of the scores is the model's own confidence (protocol statik).",
+        )
     if "loss" in curve.columns:
         pictures = {
             "learning.png": (learning, curve, "Training loss, and validation MRR where it was measured."),
@@ -103,6 +110,21 @@ def relations(figure: Any, results: dict[str, Any]) -> None:
         xlim=(0, 1.3),
         xticks=[0, 0.25, 0.5, 0.75, 1],
     )
+
+
+def calibration(figure: Any, values: dict[str, Any]) -> None:
+    """What was said against what came true, bin by bin."""
+    figure.set_size_inches(6, 5.2)
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    for name, words, colour in (("softmax", "uncalibrated (softmax)", ORANGE), ("calibrated", "calibrated", BLUE)):
+        bins, error = values[name]["bins"], values[name]["expected_calibration_error"]
+        said, came = [one["said"] for one in bins], [one["came_true"] for one in bins]
+        axes.plot(said, came, color=colour, linewidth=1, label=f"{words}: error {error:.4f}")
+        axes.scatter(said, came, [8 + 4 * one["predictions"] ** 0.3 for one in bins], color=colour)
+    axes.set(xlabel="probability that was given", ylabel="share that came true", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.set_aspect("equal")
+    axes.legend(frameon=False, loc="upper left")
 
 
 def reach(values: list[float], bounds: list[list[float]]) -> list[list[float]]:

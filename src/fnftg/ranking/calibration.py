@@ -1,0 +1,237 @@
+"""From scores to probabilities: monotone curves, fitted on validation queries and kept beside the weights.
+
+A probability here answers one question: of the candidates with this score for this relation, in the top k of a query
+that has an answer which is not known yet, how many are that answer? Tails and heads of a relation have a curve each;
+one that was asked for too rarely has the curve of all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.errors import FnftgError
+from fnftg.files import new_file, sha256
+
+Values = npt.NDArray[np.float64]
+Method = Literal["isotonic", "platt"]
+METHODS: tuple[Method, ...] = ("isotonic", "platt")
+FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 1
+LEAST = 100  # queries from which on a relation's tails, or heads, have a curve of their own
+STEPS, CLOSE = 100, 1e-10  # of Newton's method: at most, and the step after which it ends
+
+
+@dataclass(frozen=True)
+class Isotonic:
+    """The best monotone fit: flat stretches, joined by straight lines."""
+
+    knots: Values  # (m,): ascending scores, the two ends of every stretch
+    values: Values  # (m,): their probabilities, never falling
+
+    def __call__(self, scores: Values) -> Values:
+        return np.interp(scores, self.knots, self.values)
+
+    @classmethod
+    def fitted(cls, scores: Values, hits: npt.NDArray[np.bool_]) -> Isotonic:
+        """Two answers are made up so that nothing is certain: one miss at the highest score, one hit at the lowest."""
+        distinct, place = np.unique(np.append(scores, [scores.max(), scores.min()]), return_inverse=True)
+        hit = np.bincount(place, np.append(hits, [False, True]).astype(np.float64)).astype(np.float64)
+        starts, values = pool_adjacent_violators(hit, np.bincount(place).astype(np.float64))
+        stops = np.append(starts[1:], len(distinct)) - 1
+        return cls(distinct[np.stack([starts, stops], axis=1).ravel()], np.repeat(values, 2))
+
+
+@dataclass(frozen=True)
+class Platt:
+    """A logistic curve: 1 / (1 + exp(−slope · score − intercept)), the slope not below 0."""
+
+    slope: float
+    intercept: float
+
+    def __call__(self, scores: Values) -> Values:
+        margins = self.slope * scores + self.intercept
+        return 0.5 * (1 + np.tanh(margins / 2))
+
+    @classmethod
+    def fitted(cls, scores: Values, hits: npt.NDArray[np.bool_]) -> Platt:
+        """The likeliest curve for targets pulled in a little from 0 and 1 (Platt, 1999), by Newton's method."""
+        positive = int(hits.sum())
+        target = np.where(hits, (positive + 1) / (positive + 2), 1 / (len(hits) - positive + 2))
+        mean, spread = float(scores.mean()), float(scores.std()) or 1.0
+        design = np.stack([(scores - mean) / spread, np.ones(len(scores))], axis=1)  # (n, 2)
+        start = float(target.mean())
+        weights = np.array([0.0, math.log(start / (1 - start))])
+        for _ in range(STEPS):
+            found = 0.5 * (1 + np.tanh(design @ weights / 2))
+            slopes = design.T @ (target - found)
+            bends = (design * (found * (1 - found))[:, None]).T @ design + 1e-9 * np.eye(2)
+            step = np.linalg.solve(bends, slopes)
+            step *= min(1.0, 2.0 / float(np.abs(step).max() or 1.0))  # far from the top it would overshoot
+            weights = weights + step
+            if np.abs(step).max() < CLOSE:
+                break
+        if weights[0] < 0:  # better scores for worse answers: then the score says nothing
+            weights = np.array([0.0, math.log(start / (1 - start))])
+        return cls(float(weights[0] / spread), float(weights[1] - weights[0] * mean / spread))
+
+
+Curve = Isotonic | Platt
+KINDS: dict[str, type[Isotonic] | type[Platt]] = {"isotonic": Isotonic, "platt": Platt}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Curves of relations by their ids, tails and heads apart, and what they were fitted on."""
+
+    method: Method
+    k: int
+    about: Mapping[str, Any]  # split, protocol, queries
+    everything: Curve
+    tails: Mapping[str, Curve]
+    heads: Mapping[str, Curve]
+    relations: Sequence[str]  # R ids: what the labels stand for
+
+    def bound(self, relations: Sequence[str]) -> Calibration:
+        """For another graph, with relations of its own or more of them: those with the same ids keep their curves."""
+        return replace(self, relations=list(relations))
+
+    def curve(self, label: int) -> Curve:
+        """Of a relation label in [0, 2R)."""
+        count = len(self.relations)
+        curves = self.tails if label < count else self.heads
+        return curves.get(self.relations[label % count], self.everything)
+
+    def probabilities(self, scores: npt.NDArray[Any], labels: npt.NDArray[np.integer[Any]]) -> Values:
+        """(q, k) scores of the candidates of queries with these labels (q,): (q, k); no score (−∞, NaN) gives 0."""
+        found = np.zeros(scores.shape)
+        for label in np.unique(labels):
+            rows = labels == label
+            found[rows] = self.curve(int(label))(scores[rows].astype(np.float64))
+        found[np.isnan(scores) | (scores == -np.inf)] = 0
+        return found
+
+    def save(self, folder: Path) -> None:
+        """Beside the weights, which it names."""
+        sides = {"tails": self.tails, "heads": self.heads}
+        value = {
+            "format": FORMAT,
+            "version": VERSION,
+            "weights": sha256(folder / "model.safetensors"),
+            "method": self.method,
+            "k": self.k,
+            "about": dict(self.about),
+            "relations": list(self.relations),
+            "everything": plain(self.everything),
+            **{side: {id_: plain(curve) for id_, curve in curves.items()} for side, curves in sides.items()},
+        }
+        with new_file(folder / FILE, force=True) as partial:
+            partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def fit(
+    scores: npt.NDArray[Any],
+    hits: npt.NDArray[np.bool_],
+    labels: npt.NDArray[np.integer[Any]],
+    relations: Sequence[str],
+    method: Method = "isotonic",
+    about: Mapping[str, Any] | None = None,
+    least: int = LEAST,
+) -> Calibration:
+    """From the top k candidates of queries: scores (q, k), which of them is the answer (q, k), and labels (q,)."""
+    if method not in METHODS:
+        raise FnftgError(f"There is no method {method!r} to calibrate by: choose {' or '.join(METHODS)}.")
+
+    def fitted(rows: Any) -> Curve:
+        there = np.isfinite(scores[rows])
+        if not there.any():
+            raise FnftgError("The model gave no score that is a number: nothing to calibrate.")
+        return KINDS[method].fitted(scores[rows][there].astype(np.float64), hits[rows][there])
+
+    common, count = np.unique(labels, return_counts=True)
+    own = {int(label): fitted(labels == label) for label in common[count >= least]}
+    ids = list(relations)
+    return Calibration(
+        method,
+        scores.shape[1],
+        {**(about or {}), "queries": len(labels)},
+        fitted(slice(None)),
+        {ids[label]: curve for label, curve in own.items() if label < len(ids)},
+        {ids[label - len(ids)]: curve for label, curve in own.items() if label >= len(ids)},
+        ids,
+    )
+
+
+@numba.njit(nogil=True, cache=True)
+def pool_adjacent_violators(totals: Values, weights: Values) -> tuple[npt.NDArray[np.int64], Values]:
+    """The never-falling means nearest to totals / weights (n,), in squares: where each stretch starts, its mean."""
+    starts = np.empty(len(totals), np.int64)
+    sums, sizes = np.empty(len(totals)), np.empty(len(totals))
+    count = 0
+    for place in range(len(totals)):
+        starts[count], sums[count], sizes[count] = place, totals[place], weights[place]
+        count += 1
+        while count > 1 and sums[count - 2] * sizes[count - 1] >= sums[count - 1] * sizes[count - 2]:
+            count -= 1
+            sums[count - 1] += sums[count]
+            sizes[count - 1] += sizes[count]
+    return starts[:count], sums[:count] / sizes[:count]
+
+
+# The file
+
+
+def plain(curve: Curve) -> dict[str, Any]:
+    if isinstance(curve, Platt):
+        return {"slope": curve.slope, "intercept": curve.intercept}
+    return {"knots": curve.knots.tolist(), "values": curve.values.tolist()}
+
+
+def load(folder: Path) -> Calibration | None:
+    """What `save` wrote into the folder of a checkpoint; None where there is nothing."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if (value["format"], value["version"]) != (FORMAT, VERSION):
+            raise ValueError("another format")
+        sides = {
+            side: {id_: read_curve(value["method"], curve) for id_, curve in value[side].items()}
+            for side in ("tails", "heads")
+        }
+        everything = read_curve(value["method"], value["everything"])
+        relations = [str(id_) for id_ in value["relations"]]
+        found = Calibration(
+            value["method"], int(value["k"]), dict(value["about"]), everything, relations=relations, **sides
+        )
+        weights = value["weights"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FnftgError(f"{path} is damaged: run fnftg calibrate again.") from error
+    if weights != sha256(Path(folder) / "model.safetensors"):
+        raise FnftgError(f"{path} was fitted to other weights than are here now: run fnftg calibrate again.")
+    return found
+
+
+def read_curve(method: str, value: Mapping[str, Any]) -> Curve:
+    """A curve that is monotone and whose values are probabilities, or a ValueError."""
+    if method == "platt":
+        slope, intercept = float(value["slope"]), float(value["intercept"])
+        if not (math.isfinite(slope) and math.isfinite(intercept) and slope >= 0):
+            raise ValueError("no rising logistic curve")
+        return Platt(slope, intercept)
+    if method != "isotonic":
+        raise ValueError("another method")
+    knots, values = (np.array(value[name], np.float64) for name in ("knots", "values"))
+    whole = knots.ndim == 1 and knots.shape == values.shape and len(knots) > 0
+    whole = whole and bool(np.isfinite(knots).all() and np.isfinite(values).all())
+    if not whole or (np.diff(knots) < 0).any() or (np.diff(values) < 0).any() or values[0] < 0 or values[-1] > 1:
+        raise ValueError("no rising curve of probabilities")
+    return Isotonic(knots, values)

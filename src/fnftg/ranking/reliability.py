@@ -1,0 +1,140 @@
+"""Do probabilities mean what they say? The top k of every query of a split, and the expected calibration error.
+
+The uncalibrated probability that others are compared with is the model's own confidence as it would be read off a list
+of k answers: the softmax of their scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.console import progress
+from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.neighbours import Neighbours
+from fnftg.files import sha256
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.models.predictor import LinkPredictor, Visible
+from fnftg.ranking.answers import pair_scores, top_answers
+from fnftg.ranking.calibration import FILE, Calibration, Values, load
+from fnftg.ranking.embedding import Floats, candidate_table, triple_vectors
+from fnftg.ranking.evaluation import MEMORY, ROUND, chosen_triples
+from fnftg.ranking.processes import Processes
+from fnftg.ranking.protocols import Protocol
+from fnftg.ranking.queries import Filter, Integers, Queries
+from fnftg.text.transformer import GraphTexts
+
+BINS = 15  # of equal width, over [0, 1]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The best k candidates of each query, best first: other known answers are left out, −∞ where there are fewer."""
+
+    scores: Floats  # (q, k)
+    hits: npt.NDArray[np.bool_]  # (q, k): the true answer, which no list has more than once
+    labels: Integers  # (q,): relation labels in [0, 2R)
+
+
+@torch.inference_mode()
+def predictions(
+    model: LinkPredictor,
+    graph: KnowledgeGraph,
+    texts: GraphTexts,
+    split: str,
+    protocol: Protocol,
+    k: int = 10,
+    sample: int | None = None,
+    relations: Sequence[int] | None = None,
+    memory: int = MEMORY,
+) -> Predictions:
+    """As ranking sees the split: the true answer is scored with the target hidden, and joins the best of the others."""
+    triples = chosen_triples(graph, split, sample, relations)
+    entities, count = len(graph.entities), len(graph.relations)
+    neighbours = Neighbours.of(protocol.visible_triples(graph, split), entities, count, model.ego.directions)
+    visible, candidates = Visible(texts, neighbours), protocol.candidate_entities(graph, split)
+    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates)
+    table = candidate_table(model.eval(), visible, candidates, memory, Processes())
+    rounds = []
+    with progress("Ranking", len(triples), "triples") as advance:
+        for start in range(0, len(triples), ROUND):
+            part = triples[start : start + ROUND]
+            points, true_vectors = triple_vectors(model, visible, part, protocol.hidden, memory // 8)
+            queries = Queries.of(part, count)
+            others, _ = top_answers(model, points, table, *filter(queries), k, memory // 4)
+            rows = np.arange(len(points))
+            rounds.append(with_answer(others, pair_scores(model, points, true_vectors, rows, rows), queries.labels))
+            advance(len(part))
+    return Predictions(
+        *(np.concatenate([getattr(part, name) for part in rounds]) for name in ("scores", "hits", "labels"))
+    )
+
+
+def with_answer(others: Floats, own: Floats, labels: Integers) -> Predictions:
+    """The best k of the others' scores (q, k) and the true answer's (q,), which stands behind its equals."""
+    scores = np.nan_to_num(np.column_stack([others, own]), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : others.shape[1]]
+    return Predictions(np.take_along_axis(scores, order, axis=1), order == others.shape[1], labels)
+
+
+def softmax(scores: npt.NDArray[Any]) -> Values:
+    """The model's own confidence in each of k candidates: (q, k) → (q, k), 0 for what has no score."""
+    shifted = scores.astype(np.float64) - np.maximum(scores.max(axis=1, keepdims=True), -1e38)
+    powers = np.exp(shifted)
+    return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
+
+
+def reliability_of(
+    folder: Path,
+    model: LinkPredictor,
+    graph: KnowledgeGraph,
+    texts: GraphTexts,
+    split: str,
+    protocol: Protocol,
+    sample: int | None = None,
+    relations: Sequence[int] | None = None,
+    memory: int = MEMORY,
+    earlier: dict[str, Any] | None = None,
+) -> dict[str, Any] | None:
+    """What `measured` says of a split by the curves in the folder of a checkpoint; None where it was not calibrated.
+    What was measured `earlier` stands if it was by the same curves."""
+    calibration = load(folder)
+    if calibration is None:
+        return None
+    curves = sha256(folder / FILE)
+    if earlier is not None and earlier.get("curves") == curves:
+        return earlier
+    found = predictions(model, graph, texts, split, protocol, calibration.k, sample, relations, memory)
+    ids = graph.relations.ids.slice(0, len(graph.relations))
+    return {"curves": curves, **measured(found, calibration.bound(ids))}
+
+
+def measured(found: Predictions, calibration: Calibration) -> dict[str, Any]:
+    """The expected calibration error over all k predictions of all queries and over the first of each, and of the
+    softmax beside it."""
+    there = np.isfinite(found.scores)
+    values: dict[str, Any] = {"method": calibration.method, "k": found.scores.shape[1], "predictions": int(there.sum())}
+    sources = {"calibrated": calibration.probabilities(found.scores, found.labels), "softmax": softmax(found.scores)}
+    for name, said in sources.items():
+        error, bins = reliability(said[there], found.hits[there])
+        of_first, _ = reliability(said[there[:, 0], 0], found.hits[there[:, 0], 0])
+        values[name] = {"expected_calibration_error": error, "of_first_answers": of_first, "bins": bins}
+    return values
+
+
+def reliability(probabilities: Values, hits: npt.NDArray[np.bool_]) -> tuple[float, list[dict[str, Any]]]:
+    """Predictions (n,) in bins by their probability: the mean gap between what was said and how often it came true."""
+    place = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+    counts = np.bincount(place, minlength=BINS)
+    said, came = np.bincount(place, probabilities, BINS), np.bincount(place, hits, BINS)
+    bins = [
+        {"predictions": int(counts[b]), "said": float(said[b] / counts[b]), "came_true": float(came[b] / counts[b])}
+        for b in np.flatnonzero(counts)
+    ]
+    return float(np.abs(said - came).sum() / max(len(hits), 1)), bins
