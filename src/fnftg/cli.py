@@ -22,7 +22,7 @@ class Command:
 
 
 GRAPH, LOOK, MODEL = "Bring in a graph", "Look at it and split it", "Train a model and see how good it is"
-PAPER = "Run the paper again"
+ASK, PAPER = "Ask it", "Run the paper again"
 COMMANDS = {
     "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that are known by name."),
     "data get": Command(GRAPH, "fnftg.kg.commands.data:get_dataset", "Download, copy or build a dataset."),
@@ -45,6 +45,9 @@ COMMANDS = {
     "train": Command(MODEL, "fnftg.training.commands:train", "Train FnF-TG or FnF-T; stop and resume at will."),
     "evaluate": Command(MODEL, "fnftg.ranking.commands:evaluate", "Rank a split under a protocol, beside baselines."),
     "report": Command(MODEL, "fnftg.ranking.commands:report", "Write a page with pictures of how good a run is."),
+    "calibrate": Command(
+        ASK, "fnftg.predict.commands.calibrate:calibrate", "Turn scores into probabilities that mean something."
+    ),
     "paper list": Command(PAPER, "fnftg.paper.commands:list_tables", "List the tables of the paper."),
     "paper run": Command(PAPER, "fnftg.paper.commands:run_table", "Run a table or the figure of the paper."),
 }
