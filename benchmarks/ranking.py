@@ -18,7 +18,7 @@ from typing import Any
 import measuring
 import numpy as np
 import torch
-from measuring import GIGABYTE, MEGABYTE, Figure, peak_memory, run
+from measuring import GIGABYTE, MEGABYTE, Figure, fresh_peak, peak_memory, run
 
 from fnftg.console import say
 from fnftg.kg import KnowledgeGraph
@@ -80,7 +80,7 @@ def rank_with_pykeen(queries: str) -> dict[str, float]:
             (relations, model.relation_representations[0]),
         ):
             next(representation.parameters()).copy_(vectors)
-    before, start = peak_memory(), time.perf_counter()
+    before, start = fresh_peak(), time.perf_counter()
     found = RankBasedEvaluator(filtered=True).evaluate(
         model, mapped["test"], additional_filter_triples=[mapped["train"], mapped["val"]], use_tqdm=False, batch_size=32
     )
@@ -103,7 +103,7 @@ def rank_with_fnftg(queries: str) -> dict[str, float]:
     graph = graph.with_splits(triples, {})
     model, nothing = Fixed(entities, relations), GraphTexts(None, None, ENTITIES, RELATIONS)  # type: ignore[arg-type]
     evaluate(model, graph, nothing, "test", protocol("statik"), sample=8)  # compiles
-    before, start = peak_memory(), time.perf_counter()
+    before, start = fresh_peak(), time.perf_counter()
     found = evaluate(model, graph, nothing, "test", protocol("statik"))
     return {
         "seconds": time.perf_counter() - start,
@@ -150,7 +150,7 @@ def rank_large(folder: str, candidates: str) -> dict[str, float]:
     vectors = np.array(table[true])
     small = np.array(table[:1_000])
     filtered_counts(model, points[:8], vectors[:8], small, offsets[:9] * 0, known[:0].ravel(), BUDGET)  # compiles
-    before, start = peak_memory(), time.perf_counter()
+    before, start = fresh_peak(), time.perf_counter()
     found = filtered_counts(model, points, vectors, table, offsets, known.ravel(), BUDGET)
     seconds, grown = time.perf_counter() - start, peak_memory() - before
     path.unlink()

@@ -23,6 +23,7 @@ from fnftg.kernels.threads import LEAST_WORK, in_parallel
 
 Rows = npt.NDArray[Any] | Tensor
 MEMORY = 1 << 28  # bytes of candidates that are held at a time
+FAULT = 1 << 16  # bytes that become resident when one row of a file is touched: Linux maps its surroundings too
 
 
 def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY) -> tuple[Numbers, Numbers]:
@@ -91,7 +92,7 @@ def l1_pairs(
         in_parallel(some_pairs, len(own), 4 * asked.shape[1])
 
     as_it_is = found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0
-    step = max(memory // max(4 * found.shape[1], mmap.PAGESIZE), 1)  # a row of a file takes a page of memory
+    step = max(memory // max(4 * found.shape[1], FAULT), 1)
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
         if as_it_is:
