@@ -84,7 +84,7 @@ def _by_distance(
             distances, found = top_k(points[part], table, wanted, memory)  # (b, wanted)
             out = np.isnan(distances) | _listed(found, len(table), *_chosen(offsets, known, part))
             order = np.argsort(out, axis=1, kind="stable")[:, :k]
-            out, found = (np.take_along_axis(values, order, axis=1) for values in (out, found))
+            out, found = np.take_along_axis(out, order, axis=1), np.take_along_axis(found, order, axis=1)
             distances = np.take_along_axis(distances, order, axis=1)
             scores[part, : order.shape[1]] = np.where(out, np.float32(-np.inf), np.float32(0) - distances)
             rows[part, : order.shape[1]] = np.where(out, NO_ROW, found)

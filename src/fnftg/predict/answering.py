@@ -1,0 +1,256 @@
+"""Answers to many questions at once, each about a graph of its own: the graph, and what the question adds to it.
+
+Only the texts that are new are encoded, and only the ego-graphs that new edges change are embedded again; all other
+candidates come from the table. The answers are those of a graph into which the new entities had been imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.predict.questions import Answer, Asked
+from fnftg.predict.surroundings import Surroundings, changed_centres, edges_of, joined
+from fnftg.ranking.answers import pair_scores
+from fnftg.text.transformer import GraphTexts
+
+if TYPE_CHECKING:
+    from fnftg.predict.predictor import Predictor
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Truths = npt.NDArray[np.bool_]
+ROUND = 512  # questions answered at a time
+Search = Callable[[Floats, Numbers, Numbers, int], tuple[Floats, Numbers]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Questions and one view for the texts of all that they add; each has its own numbers for what is new to it."""
+
+    predictor: Predictor
+    asked: Sequence[Asked]
+    texts: GraphTexts
+    first_entity: Numbers  # (q,): how many new entities come before those of each question
+    first_relation: Numbers  # (q,)
+
+    @classmethod
+    def of(cls, predictor: Predictor, asked: Sequence[Asked]) -> Batch:
+        entities = [entity.text for one in asked for entity in one.addition.entities]
+        relations = [relation.text for one in asked for relation in one.addition.relations]
+        texts = predictor.visible.texts
+        if entities or relations:
+            view = predictor.graph.extended(
+                {f"\x1f{place}": text for place, text in enumerate(entities)},
+                {f"\x1f{place}": text for place, text in enumerate(relations)},
+            )
+            texts = texts.extended(view, predictor.model.tt.encoder)
+        counts = np.array([(len(one.addition.entities), len(one.addition.relations)) for one in asked], np.int64)
+        first = np.cumsum(counts, axis=0) - counts
+        return cls(predictor, asked, texts, first[:, 0], first[:, 1])
+
+    def relations_of(self, question: int) -> int:
+        """R as the question sees it."""
+        return len(self.predictor.graph.relations) + len(self.asked[question].addition.relations)
+
+    def surroundings(self, question: int, centre: int) -> tuple[Numbers, Surroundings]:
+        """The centres that the question's edges change, and a graph around them and the question's own centre."""
+        base, ego = self.predictor.visible.neighbours, self.predictor.model.ego
+        addition, relations = self.asked[question].addition, self.relations_of(question)
+        added = edges_of(np.array(addition.triples, np.int64), relations, base.directions)
+        changed = changed_centres(base, added, len(base) + len(addition.entities), relations, ego)
+        return changed, Surroundings.of(base, added, relations, np.append(changed, centre), ego)
+
+    def entities(self, rows: npt.NDArray[Any], question: int) -> npt.NDArray[np.int32]:
+        """A question's rows of entities as rows of the common view."""
+        own = rows >= len(self.predictor.graph.entities)
+        return np.asarray(rows + own * self.first_entity[question], np.int32)
+
+    def labels(self, labels: npt.NDArray[Any], question: int) -> npt.NDArray[np.int32]:
+        count = self.relations_of(question)
+        relation, inverse = labels % count, labels >= count
+        relation = relation + (relation >= len(self.predictor.graph.relations)) * self.first_relation[question]
+        return np.asarray(relation + inverse * self.texts.relations, np.int32)
+
+    def common(self, egos: EgoGraphs, question: int) -> EgoGraphs:
+        second = egos.second_labels
+        if second is not None:
+            second = np.where(second < 0, second, self.labels(np.maximum(second, 0), question)).astype(np.int32)
+        neighbours, labels = self.entities(egos.neighbours, question), self.labels(egos.labels, question)
+        return EgoGraphs(egos.offsets, neighbours, labels, second)
+
+    def ego_graphs(self, question: int, centres: Numbers, around: Surroundings) -> EgoGraphs:
+        return self.common(around.ego_graphs(self.predictor.model.ego, self.texts, centres), question)
+
+    def embedded(self, centres: list[Any], egos: list[EgoGraphs], labels: list[Any] | None) -> Floats:
+        """Vectors of candidates, or points of queries where there are labels: (n, d)."""
+        model = self.predictor.model
+        if not centres:
+            return np.empty((0, model.width), np.float32)
+        own = None if labels is None else np.concatenate(labels)
+        with torch.inference_mode():
+            found = model(self.texts, np.concatenate(centres), joined(egos), own, labels is None)
+        vectors: Floats = found[0 if labels is None else 1].float().cpu().numpy()
+        return vectors
+
+
+def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
+    """The k best answers to each question, known links left out or kept and marked."""
+    answers: dict[int, list[Answer]] = {}
+    for_entities = [place for place, one in enumerate(asked) if one.relation >= 0]
+    for start in range(0, len(for_entities), ROUND):
+        part = for_entities[start : start + ROUND]
+        answers.update(zip(part, entity_answers(predictor, [asked[place] for place in part], k, known), strict=True))
+    for place, one in enumerate(asked):
+        if one.relation < 0:
+            answers[place] = relation_answers(predictor, one, k, known)
+    return [answers[place] for place in range(len(asked))]
+
+
+def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
+    batch, entities = Batch.of(predictor, asked), len(predictor.graph.entities)
+    centres = np.array([one.head if one.tail < 0 else one.tail for one in asked], np.int64)
+    inverse = np.array([one.tail >= 0 for one in asked])
+    labels = np.array(
+        [one.relation + i * batch.relations_of(q) for q, (one, i) in enumerate(zip(asked, inverse, strict=True))]
+    )
+    plain = [question for question, one in enumerate(asked) if not one.addition]
+    own = [question for question, one in enumerate(asked) if one.addition]
+    query_egos, changed_egos, changed_rows = [], [], []
+    if plain:
+        egos = predictor.visible.ego_graphs(predictor.model.ego, centres[plain].astype(np.int32), None)
+        query_egos.append(batch.common(egos, plain[0]))
+    for question in own:
+        changed, around = batch.surroundings(question, int(centres[question]))
+        query_egos.append(batch.ego_graphs(question, centres[[question]], around))
+        changed_egos.append(batch.ego_graphs(question, changed, around))
+        changed_rows.append(changed)
+    order = [*plain, *own]
+    points = np.empty((len(asked), predictor.model.width), np.float32)
+    view_labels = np.concatenate([batch.labels(labels[[question]], question) for question in order])
+    points[order] = batch.embedded(
+        [batch.entities(centres[[question]], question) for question in order], query_egos, [view_labels]
+    )
+    vectors = batch.embedded(
+        [batch.entities(rows, question) for rows, question in zip(changed_rows, own, strict=True)], changed_egos, None
+    )
+    query = np.repeat(np.array(own, np.int64), [len(rows) for rows in changed_rows])
+    rows = np.concatenate([np.zeros(0, np.int64), *changed_rows])
+
+    size = entities + int(max((len(one.addition.entities) for one in asked), default=0))
+    links = np.unique(known_links(predictor, asked, centres, inverse, size))
+    left_out = links if not known else links[:0]
+    not_in_table = np.unique(np.concatenate([left_out, query * size + rows]))
+    not_in_table = not_in_table[not_in_table % size < entities]
+    offsets = np.searchsorted(not_in_table, np.arange(len(asked) + 1) * size)
+    scores, found = predictor.search(points, offsets, not_in_table % size, k)  # (q, k)
+    again = pair_scores(predictor.model, points, vectors, query, np.arange(len(vectors)))
+    spared = ~np.isin(query * size + rows, left_out)
+    scores, found = merged(scores, found, query[spared], again[spared], rows[spared])
+    marks = np.isin(np.arange(len(asked))[:, None] * size + found, links) & (found >= 0)
+    probabilities = probable(batch, scores, np.argsort(order)[: len(order)], view_labels)
+    return [
+        as_answers(predictor, one, "entity", *found_of)
+        for one, *found_of in zip(asked, scores, found, marks, probabilities, strict=True)
+    ]
+
+
+def relation_answers(predictor: Predictor, one: Asked, k: int, known: bool) -> list[Answer]:
+    """All relations of two entities, by the score that the tail has as an answer to (head, relation, ?)."""
+    batch = Batch.of(predictor, [one])
+    count = batch.relations_of(0)
+    changed, around = batch.surroundings(0, one.head)
+    labels, centres = np.arange(count), np.full(count, one.head, np.int64)
+    egos = batch.ego_graphs(0, centres, around)
+    points = batch.embedded([batch.entities(centres, 0)], [egos], [batch.labels(labels, 0)])
+    if one.tail in changed:
+        tail = np.array([one.tail])
+        vectors = batch.embedded([batch.entities(tail, 0)], [batch.ego_graphs(0, tail, around)], None)
+    else:
+        vectors = np.array(predictor.table[[one.tail]])
+    scores = pair_scores(predictor.model, points, vectors, labels, np.zeros(count, np.int64))
+    marks = np.array([(one.head, relation, one.tail) in set(one.addition.triples) for relation in range(count)])
+    if max(one.head, one.tail) < len(predictor.graph.entities):
+        graph_relations = len(predictor.graph.relations)
+        offsets, tails = predictor.known(
+            centres[:graph_relations].astype(np.int32), labels[:graph_relations].astype(np.int32)
+        )
+        marks[np.repeat(labels[:graph_relations], np.diff(offsets))[tails == one.tail]] = True
+    usable = ~np.isnan(scores) & (known | ~marks)
+    order = np.lexsort((labels, -scores, ~usable))[: min(k, int(usable.sum()))]
+    probabilities = probable(batch, scores[order][:, None], np.arange(len(order)), batch.labels(labels[order], 0))
+    return as_answers(predictor, one, "relation", scores[order], order, marks[order], probabilities[:, 0])
+
+
+def known_links(predictor: Predictor, asked: Sequence[Asked], centres: Numbers, inverse: Truths, size: int) -> Numbers:
+    """Every known answer of every question, as question · size + row: those of the graph, and what questions add."""
+    relations = np.array([one.relation for one in asked])
+    entities, count = len(predictor.graph.entities), len(predictor.graph.relations)
+    there = np.flatnonzero((centres < entities) & (relations < count))
+    labels = (relations + inverse * count)[there]
+    offsets, rows = predictor.known(centres[there].astype(np.int32), labels.astype(np.int32))
+    added = [
+        question * size + (head if one.tail >= 0 else tail)
+        for question, one in enumerate(asked)
+        for head, relation, tail in one.addition.triples
+        if relation == one.relation and (tail if one.tail >= 0 else head) == centres[question]
+    ]
+    return np.concatenate([np.repeat(there, np.diff(offsets)) * size + rows, np.array(added, np.int64)])
+
+
+def merged(scores: Floats, found: Numbers, query: Numbers, more: Floats, rows: Numbers) -> tuple[Floats, Numbers]:
+    """The best of what was found (q, k) and of further candidates (p,), each of one query: (q, k)."""
+    if not len(query):
+        return scores, found
+    queries, k = scores.shape
+    query = np.concatenate([np.repeat(np.arange(queries), k), query])
+    score, row = np.concatenate([scores.ravel(), more]), np.concatenate([found.ravel(), rows])
+    there = (row >= 0) & ~np.isnan(score)
+    query, score, row = query[there], score[there], row[there]
+    order = np.lexsort((row, -score, query))
+    query, score, row = query[order], score[order], row[order]
+    place = np.arange(len(query)) - np.searchsorted(query, query)  # among those of the same query
+    best = place < k
+    scores, found = np.full_like(scores, -np.inf), np.full_like(found, -1)
+    scores[query[best], place[best]], found[query[best], place[best]] = score[best], row[best]
+    return scores, found
+
+
+def probable(batch: Batch, scores: Floats, order: Numbers, labels: npt.NDArray[Any]) -> Any:
+    """Probabilities (q, k) of scores (q, k), None where the model was not calibrated; labels in another order."""
+    calibration = batch.predictor.calibration
+    if calibration is None:
+        return np.full(scores.shape, None, object)
+    if batch.texts.relations != len(batch.predictor.graph.relations):
+        ids = batch.predictor.relation_ids
+        calibration = calibration.bound([*ids, *(batch.texts.relations - len(ids)) * [""]])
+    return calibration.probabilities(scores, labels[order])
+
+
+def as_answers(
+    predictor: Predictor, one: Asked, kind: str, scores: Floats, rows: Numbers, marks: Truths, probabilities: Any
+) -> list[Answer]:
+    vocabulary = predictor.graph.entities if kind == "entity" else predictor.graph.relations
+    answers: list[Answer] = []
+    for score, row, mark, probability in zip(
+        scores.tolist(), rows.tolist(), marks.tolist(), probabilities, strict=True
+    ):
+        if row < 0:
+            break
+        if row < len(vocabulary):
+            id_, name, text = vocabulary.ids[row], vocabulary.name(row), vocabulary.texts[row]
+        elif kind == "entity":
+            text = one.addition.entities[row - len(vocabulary)].text
+            id_, name = one.addition.ids[row - len(vocabulary)], text.split(", ")[0][:80]
+        else:
+            text = one.addition.relations[row - len(vocabulary)].text
+            id_, name = text, text
+        probability = None if probability is None else float(probability)
+        answers.append(Answer(len(answers) + 1, id_, name, text, score, probability, mark))
+    return answers

@@ -1,0 +1,49 @@
+"""A graph with more in it, and what answers need of it, made from what was there without starting anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.answers import KnownAnswers
+from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.predict.questions import Addition
+
+Numbers = npt.NDArray[np.int64]
+
+
+def grown_graph(graph: KnowledgeGraph, addition: Addition) -> KnowledgeGraph:
+    """A view with the new entities, relations and triples, these in a split of their own."""
+    relation_ids = []
+    for relation in addition.relations:
+        id_ = relation.text
+        while graph.relations.find(id_) is not None:
+            id_ += "'"
+        relation_ids.append(id_)
+    entities = dict(zip(addition.ids, (entity.text for entity in addition.entities), strict=True))
+    relations = dict(zip(relation_ids, (relation.text for relation in addition.relations), strict=True))
+    view = graph.extended(entities, relations)
+    ids = [
+        (view.entities.ids[head], view.relations.ids[relation], view.entities.ids[tail])
+        for head, relation, tail in addition.triples
+    ]
+    return graph.extended(entities, relations, ids)
+
+
+def grown_answers(known: KnownAnswers, triples: Triples, entities: int, relations: int) -> KnownAnswers:
+    """With more triples, entities and relations: equal to `KnownAnswers.of` all triples, but sorts only new ones."""
+    new = KnownAnswers.of(triples, entities, relations).packed  # checks that all can be packed
+    asked, answers = np.divmod(known.packed, known.entities)
+    centres, labels = np.divmod(asked, 2 * known.relations)
+    labels += (labels >= known.relations) * (relations - known.relations)  # inverses move behind the new relations
+    old = (centres * 2 * relations + labels) * entities + answers  # in the same order
+    new = new[_absent(old, new)]
+    return KnownAnswers(np.insert(old, np.searchsorted(old, new), new), entities, relations)
+
+
+def _absent(old: Numbers, new: Numbers) -> npt.NDArray[np.bool_]:
+    """Whether each of the new numbers is missing among the sorted old ones."""
+    if not len(old):
+        return np.ones(len(new), bool)
+    place = np.minimum(np.searchsorted(old, new), len(old) - 1)
+    return np.asarray(old[place] != new)

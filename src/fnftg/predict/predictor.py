@@ -1,0 +1,190 @@
+"""`Predictor`: a trained model and a graph, ready to be asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.neighbours import Neighbours
+from fnftg.errors import FnftgError
+from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.opening import open_graph
+from fnftg.models.predictor import LinkPredictor, Visible
+from fnftg.models.pretrained import CHECKPOINT, from_pretrained
+from fnftg.predict import keeping
+from fnftg.predict.answering import answered
+from fnftg.predict.growing import grown_answers, grown_graph
+from fnftg.predict.index import NearestIndex
+from fnftg.predict.naming import Names
+from fnftg.predict.questions import (
+    Addition,
+    Answer,
+    EntityName,
+    NewEntity,
+    Question,
+    RelationName,
+    checked_k,
+)
+from fnftg.predict.resolving import resolved, resolved_addition
+from fnftg.predict.surroundings import changed_centres, edges_of
+from fnftg.ranking.answers import top_answers
+from fnftg.ranking.calibration import Calibration
+from fnftg.ranking.calibration import load as load_calibration
+from fnftg.ranking.runs import RunFolder
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Everything known is visible, nothing is hidden, and every entity of the graph is a candidate."""
+
+    run: Path
+    model: LinkPredictor
+    graph: KnowledgeGraph  # maybe a view
+    visible: Visible  # the texts, and the edges of all splits
+    known: KnownAnswers
+    table: Floats  # (N, d): the candidates' vectors
+    calibration: Calibration | None
+    entity_names: Names
+    relation_names: Names
+    index: NearestIndex | None = None  # searched instead of the table, if given
+
+    def tails(self, head: EntityName, relation: RelationName, k: int = 10, known: bool = False) -> list[Answer]:
+        """The k likeliest tails; links that are known are left out, unless they are to be kept and marked."""
+        return self.many([Question(head=head, relation=relation)], k, known)[0]
+
+    def heads(self, relation: RelationName, tail: EntityName, k: int = 10, known: bool = False) -> list[Answer]:
+        """The k likeliest heads."""
+        return self.many([Question(relation=relation, tail=tail)], k, known)[0]
+
+    def relations(self, head: EntityName, tail: EntityName, k: int = 10, known: bool = False) -> list[Answer]:
+        """The k likeliest relations from head to tail, by the score that the tail has among `tails`."""
+        return self.many([Question(head=head, tail=tail)], k, known)[0]
+
+    def many(self, questions: Sequence[Question], k: int = 10, known: bool = False) -> list[list[Answer]]:
+        """The answers to many questions at once, each as if it were asked alone."""
+        k = checked_k(k)
+        asked = [resolved(question, self.entity_names, self.relation_names) for question in questions]
+        return answered(self, asked, k, known)
+
+    def search(self, points: Floats, offsets: Numbers, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
+        """The k best candidates of each point (q, d) in the table, without the rows left_out[offsets[i] : …]."""
+        if self.index is not None:
+            return self.index.search(self.model, self.table, points, offsets, left_out, k)
+        return top_answers(self.model, points, self.table, offsets, left_out, k)
+
+    def add(
+        self,
+        *entities: NewEntity,
+        triples: Sequence[tuple[EntityName, RelationName, EntityName]] = (),
+    ) -> Predictor:
+        """A new predictor whose graph has these entities and triples too; nothing is written, and this one stays."""
+        addition = resolved_addition(entities, triples, self.entity_names, self.relation_names)
+        return self if not addition else self._grown(addition)
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> KnowledgeGraph:
+        """Writes the graph, with what was added, as a new store."""
+        return self.graph.save(path, force)
+
+    def _grown(self, addition: Addition) -> Predictor:
+        graph = grown_graph(self.graph, addition)
+        triples: Triples = np.array(addition.triples, np.int32).reshape(-1, 3)
+        texts = self.visible.texts.extended(graph, self.model.tt.encoder)
+        neighbours = self.visible.neighbours.extended(triples, len(graph.entities), len(graph.relations))
+        visible = Visible(texts, neighbours)
+        changed = changed_rows(self.visible.neighbours, triples, graph, self.model)
+        table = np.empty((len(graph.entities), self.model.width), np.float32)
+        table[: len(self.table)] = self.table
+        table[changed] = keeping.embedded(self.model, visible, changed)
+        return replace(
+            self,
+            graph=graph,
+            visible=visible,
+            known=grown_answers(self.known, triples, len(graph.entities), len(graph.relations)),
+            table=table,
+            calibration=None if self.calibration is None else self.calibration.bound(_ids(graph)),
+            entity_names=Names(graph.entities, "entity", base=self.entity_names),
+            relation_names=Names(graph.relations, "relation", base=self.relation_names),
+            index=None,
+        )
+
+    @cached_property
+    def relation_ids(self) -> list[str]:
+        return _ids(self.graph)
+
+
+def changed_rows(
+    neighbours: Neighbours, triples: Triples, graph: KnowledgeGraph, model: LinkPredictor
+) -> npt.NDArray[np.int32]:
+    """The entities to embed once a graph has grown by some triples: new ones, and those whose ego-graph changed."""
+    relations = len(graph.relations)
+    added = edges_of(triples, relations, neighbours.directions)
+    return changed_centres(neighbours, added, len(graph.entities), relations, model.ego).astype(np.int32)
+
+
+def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeGraph | None = None) -> Predictor:
+    """A predictor from the folder of a run, or of a model with a graph named beside it.
+
+    The graph is, unless one is given, what `fnftg update` wrote last, else what the run was trained on. The first time
+    all candidates are embedded; the run's folder keeps that.
+    """
+    folder = RunFolder(Path(run))
+    if graph is None and not folder.is_run and folder.path.is_dir() and (folder.path / "config.json").is_file():
+        raise FnftgError(f"{folder.path} does not know its graph: name one with --graph.")
+    model = from_pretrained(run).requires_grad_(False)
+    opened = graph if isinstance(graph, KnowledgeGraph) else _opened(folder, graph)
+    kept = keeping.folder_of(folder.path, opened)
+    entities, relations = len(opened.entities), len(opened.relations)
+    texts = keeping.graph_texts(model, opened, kept)
+
+    def made() -> tuple[Neighbours, KnownAnswers, Floats]:
+        triples = opened.all_triples()
+        neighbours = Neighbours.of(triples, entities, relations, model.ego.directions)
+        everyone = np.arange(entities, dtype=np.int32)
+        table = keeping.embedded(model, Visible(texts, neighbours), everyone)
+        return neighbours, KnownAnswers.of(triples, entities, relations), table
+
+    if keeping.kept(kept, lambda partial: keeping.write_answers(partial, opened, *made())):
+        assert kept is not None
+        neighbours = Neighbours.open(kept / keeping.NEIGHBOURS)
+        known = KnownAnswers(keeping.mapped(kept, keeping.KNOWN), entities, relations)
+        table = keeping.mapped(kept, keeping.TABLE)
+    else:
+        kept, (neighbours, known, table) = None, made()
+    calibration = load_calibration(folder.path / CHECKPOINT if folder.is_run else folder.path)
+    return Predictor(
+        folder.path,
+        model,
+        opened,
+        Visible(texts, neighbours),
+        known,
+        table,
+        None if calibration is None else calibration.bound(_ids(opened)),
+        Names(opened.entities, "entity", kept),
+        Names(opened.relations, "relation", kept),
+    )
+
+
+def _opened(folder: RunFolder, graph: Any) -> KnowledgeGraph:
+    if graph is not None:
+        return open_graph(graph)
+    updated = keeping.current_graph(folder.path)
+    if updated is None:
+        return folder.graph()
+    if not updated.exists():
+        raise FnftgError(f"The updated graph of {folder.path} is gone from {updated}: name the graph with --graph.")
+    return open_graph(updated)
+
+
+def _ids(graph: KnowledgeGraph) -> list[str]:
+    return graph.relations.ids.slice(0, len(graph.relations))

@@ -1,0 +1,136 @@
+"""The ego-graphs that a few new edges change, found without touching the rest of the graph.
+
+Sampling looks at rows of edges and at the centre's stream, not at how many other entities there are. So a small graph
+with the rows that matter, whole and in their order, gives the ego-graphs of the whole graph with the new edges in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.neighbours import Neighbours
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.models.predictor import EgoConfig, Visible
+from fnftg.text.transformer import GraphTexts
+
+Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges as seen from a centre: (m,) each."""
+
+    centres: Numbers
+    others: Numbers
+    labels: Numbers
+
+
+def changed_centres(base: Neighbours, added: Edges, entities: int, relations: int, ego: EgoConfig) -> Numbers:
+    """The centres whose ego-graphs may differ once the edges are added, new entities included; ascending."""
+    new = np.arange(len(base), entities)
+    limit = evaluation_limit(ego)
+    if limit == 0:
+        return new
+    touched = np.unique(np.concatenate([added.centres, new]))
+    sources = [touched]
+    if ego.method == "rare" and len(added.labels):  # a draw weighs relations by their number in the whole graph
+        crowded = np.diff(base.offsets) > (limit if ego.hops == 1 else min(limit, ego.second_limit))
+        weighed = np.isin(base.labels % base.relations, added.labels % relations)
+        has_one = np.bincount(_centres_of(base)[weighed], minlength=len(base)) > 0
+        touched = np.union1d(touched, np.flatnonzero(crowded & has_one))
+        sources = [touched]
+    if ego.hops == 2:
+        if base.directions == "both":
+            sources += [rows_of(base, touched).others, added.others]
+        else:
+            sources += [_centres_of(base)[np.isin(base.entities, touched)], added.centres]
+    return np.unique(np.concatenate(sources))
+
+
+def edges_of(triples: npt.NDArray[np.integer[Any]], relations: int, directions: str) -> Edges:
+    """Triples (n, 3) as edges of their heads and, if incoming ones are seen, of their tails."""
+    heads, relation, tails = np.asarray(triples, np.int64).reshape(-1, 3).T
+    if directions == "out":
+        return Edges(heads, tails, relation)
+    return Edges(
+        np.concatenate([heads, tails]), np.concatenate([tails, heads]), np.concatenate([relation, relation + relations])
+    )
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A small graph around some centres, its entities renumbered in their order."""
+
+    neighbours: Neighbours
+    entities: Numbers  # (u,): ascending, what its rows are called outside
+
+    @classmethod
+    def of(cls, base: Neighbours, added: Edges, relations: int, centres: Numbers, ego: EgoConfig) -> Surroundings:
+        """With the rows of the centres and, for two hops, of all that they lead to; `relations` counts new ones too."""
+        needed = np.unique(centres)
+        for _ in range(ego.hops - 1):
+            needed = np.unique(np.concatenate([needed, rows_of(base, needed).others, _within(added, needed).others]))
+        old, new = rows_of(base, needed), _within(added, needed)
+        labels = np.where(old.labels < base.relations, old.labels, old.labels + relations - base.relations)
+        centre, other = np.concatenate([old.centres, new.centres]), np.concatenate([old.others, new.others])
+        universe, place = np.unique(np.concatenate([needed, centre, other]), return_inverse=True)
+        centre, other = np.split(place[len(needed) :], 2)
+        keys = np.stack([centre, other, np.concatenate([labels, new.labels])])
+        keys = np.unique(keys, axis=1) if keys.size else keys  # sorted by centre, other end and label
+        offsets = np.searchsorted(keys[0], np.arange(len(universe) + 1))
+        local = Neighbours(offsets, keys[1], keys[2], relations, base.directions)
+        if ego.method == "rare":  # which weighs relations by their number in the whole graph
+            counts = np.bincount(keys[2], minlength=2 * relations) - np.bincount(labels, minlength=2 * relations)
+            local.__dict__["frequencies"] = (
+                np.pad(base.frequencies, (0, relations - base.relations)) + counts[:relations]
+            )
+        return cls(local, universe)
+
+    def ego_graphs(self, ego: EgoConfig, texts: GraphTexts, centres: Numbers) -> EgoGraphs:
+        """As they would be sampled in the whole graph, with the entities' rows there."""
+        places = np.searchsorted(self.entities, centres).astype(np.int32)
+        egos = Visible(texts, self.neighbours).ego_graphs(ego, places, None, streams=centres)
+        return EgoGraphs(egos.offsets, self.entities[egos.neighbours].astype(np.int32), egos.labels, egos.second_labels)
+
+
+def rows_of(base: Neighbours, centres: Numbers) -> Edges:
+    """All edges of some centres; those beyond the graph have none."""
+    inside = centres[centres < len(base)]
+    starts = base.offsets[inside]
+    counts = base.offsets[inside + 1] - starts
+    ends = np.cumsum(counts)
+    places = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
+    return Edges(
+        np.repeat(inside, counts), base.entities[places].astype(np.int64), base.labels[places].astype(np.int64)
+    )
+
+
+def joined(parts: list[EgoGraphs]) -> EgoGraphs:
+    """Several batches of ego-graphs as one."""
+    starts = np.cumsum([0, *(len(part.neighbours) for part in parts)])
+    offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts[:-1], strict=True))])
+    seconds = [part.second_labels for part in parts if part.second_labels is not None]
+    return EgoGraphs(
+        offsets.astype(np.int64),
+        np.concatenate([part.neighbours for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate(seconds) if seconds else None,
+    )
+
+
+def evaluation_limit(ego: EgoConfig) -> int:
+    return ego.limit if ego.evaluation_limit is None else ego.evaluation_limit
+
+
+def _within(edges: Edges, centres: Numbers) -> Edges:
+    own = np.isin(edges.centres, centres)
+    return Edges(edges.centres[own], edges.others[own], edges.labels[own])
+
+
+def _centres_of(base: Neighbours) -> Numbers:
+    return np.repeat(np.arange(len(base)), np.diff(base.offsets))
