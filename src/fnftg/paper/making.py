@@ -179,7 +179,9 @@ def as_record(
 def sheets_of(
     asked: Experiment, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
 ) -> list[Sheet]:
-    budget = "" if chosen.budget is None else f" Epochs were cut to a budget of {chosen.budget:g} minutes."
+    budget = (
+        "" if chosen.budget is None else f" Run within a budget of {chosen.budget:g} minutes, which decides the epochs."
+    )
     note = f"Test split, protocol {chosen.protocol}; mean ± σ over the seeds.{budget}"
     return tables.sheets(asked, lines, baselines, [note])
 

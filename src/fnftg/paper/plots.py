@@ -9,10 +9,10 @@ from typing import Any
 from fnftg.console import say
 from fnftg.files import new_file
 from fnftg.paper.experiments import TEST, Experiment
-from fnftg.paper.runner import QUOTED
 from fnftg.paper.tables import Line
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"  # told apart by the colour-blind too (Okabe and Ito)
+COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -62,22 +62,24 @@ def latency(pyplot: Any, lines: Sequence[Line]) -> Any:
         x = [(line.seconds.mean or 0) / time for line in own]
         y = [(line.values["mrr"].mean or 0) / accuracy for line in own]
         spread = [(line.values["mrr"].std or 0) / accuracy for line in own]
-        axes.errorbar(x, y, yerr=spread if any(spread) else None, color=BLUE, marker="o", markersize=7, capsize=3)
-        low, high = min(y), max(y)
-        for place, (line, left, height) in enumerate(zip(own, x, y, strict=True)):
-            above = place % 2 == 0
+        axes.plot(x, y, color=GREY, linewidth=1, zorder=1)
+        for place, line in enumerate(own):
             mrr, seconds = line.values["mrr"].mean or 0, line.seconds.mean or 0
-            axes.annotate(
-                f"{line.encoder}\nMRR {mrr:.3f}, {duration(seconds)}",
-                (left, height),
-                xytext=(0, 12 if above else -12),
-                textcoords="offset points",
-                ha="left" if left < 0.35 else "right" if left > 0.65 else "center",
-                va="bottom" if above else "top",
-                fontsize=9,
+            axes.errorbar(
+                x[place],
+                y[place],
+                yerr=spread[place] or None,
+                color=COLOURS[place % len(COLOURS)],
+                marker="osD^vPX"[place % 7],
+                linestyle="none",
+                markersize=8,
+                capsize=3,
+                label=f"{line.encoder}: MRR {mrr:.3f}, {duration(seconds)}",
             )
+        axes.legend(frameon=False, fontsize=9, loc="best")
+        low, high = min(y), max(y)
         pad = max(0.3 * (high - low), 0.12)
-        axes.set_ylim(low - pad, high + pad)
+        axes.set_ylim(low - 1.5 * pad, high + pad)
         axes.set_xlim(0, 1.06)
         axes.axhline(1, color=GREY, linewidth=0.8, linestyle=":")
         axes.axvline(1, color=GREY, linewidth=0.8, linestyle=":")
@@ -134,17 +136,20 @@ def bars(pyplot: Any, experiment: Experiment, lines: Sequence[Line]) -> Any:
             axes.plot(figures, heights, "D", color=ORANGE, markersize=6, label=label)
         for place, line in enumerate(own):
             mean = means[place]
-            words = f"{mean:.3f}" if mean is not None else "" if line.status == QUOTED else line.status
-            end = max((mean or 0) + (spread[place] or 0), line.values["mrr"].paper or 0)
+            words, figure_of_paper = f"{mean:.3f}" if mean is not None else line.status, line.values["mrr"].paper
+            if figure_of_paper is not None:
+                words = f"{words} (paper {figure_of_paper:.3f})"
+            end = max((mean or 0) + (spread[place] or 0), figure_of_paper or 0)
             axes.annotate(words, (end, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=9)
         axes.set_yticks(
             places, [line.label if len(encoders) == 1 else f"{line.label} ({line.encoder})" for line in own]
         )
         axes.invert_yaxis()
-        axes.set_xlim(0, 1.18 * largest or 1)
+        axes.set_xlim(0, (1.5 if printed else 1.2) * largest or 1)
         title = dataset if evaluation == TEST else f"{dataset}, tested on {evaluation}"
         axes.set_title(f"{title}: {own[0].encoder}" if len(encoders) == 1 else title, loc="left")
-        if printed:
-            axes.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, -0.34), ncols=2)
+    if printed:
+        handles, labels = drawn[-1, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside lower center", ncols=2)
     drawn[-1, 0].set_xlabel("MRR on test")
     return figure

@@ -2,6 +2,7 @@
 
 FOLDER/runs/DATASET/ROW-ENCODER/seed-73/   a run as `fnftg train` makes it, and cell.json once it is finished
 FOLDER/graphs/DATASET-FIR/                 the variant without the rarest relations, where the table needs it
+FOLDER/texts/DATASET/ENCODER/              the encoder's work, where its time is part of the result
 FOLDER/results.json, results.csv           every cell, and every row over its seeds
 FOLDER/table.md, table.tex, *.png, *.svg   for people
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -40,6 +42,7 @@ from fnftg.training.config import RunConfig
 DONE, NOT_YET, NO_TIME, QUOTED = "done", "not run yet", "not run: budget", "as published"
 FAILED = "failed: "
 CELL = "cell.json"
+SMALLEST = "scratch:L-1_H-32_A-2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +146,7 @@ class Table:
             raise FnftgError("Two of the datasets or two of the encoders have the same name: run them apart.")
         self._missing: dict[str, str] = {}  # why an encoder could not be had
         self._timed: dict[str, Timing] = {}  # by the cell's place
+        self._warm = False
         self._share = 1.0  # of their epochs that runs have, which only shrinks
 
     def run(self, budget: Budget, report: Callable[[], None]) -> None:
@@ -165,6 +169,8 @@ class Table:
             if reason := self.unavailable(cell):
                 return {"status": reason}
             with budget.enforced():
+                if self.experiment.own_texts and not self._warm:
+                    self.warm_up(cell)
                 config = self.planned(cell, budget)
                 return {"status": NO_TIME} if config is None else self.trained(cell, config)
         except OutOfTime:
@@ -220,6 +226,14 @@ class Table:
         )
         return cell.with_epochs(epochs) if fits else None
 
+    def warm_up(self, cell: Cell) -> None:
+        """Imports and compiles what every run needs, so that the first one's time is its own."""
+        text = replace(cell.config.model.text, encoder=SMALLEST, training="frozen", pooling="auto")
+        config = replace(cell.config, model=replace(cell.config.model, text=text))
+        with tempfile.TemporaryDirectory() as folder:
+            timing(cell.graph, config, Path(folder), 1.0)
+        self._warm = True
+
     def first_turn(self) -> list[Cell]:
         """The runs from the first seed."""
         return [cell for cell in self.cells if cell.seed == self.cells[0].seed and not cell.row.quoted]
@@ -259,7 +273,8 @@ class Table:
 
     def cache(self, cell: Cell) -> Path:
         """Where the encoder's work is kept."""
-        return self.folder / "texts" / cell.reader.slug if self.experiment.own_texts else data_home() / "texts"
+        own = self.folder / "texts" / cell.data.name / cell.reader.slug
+        return own if self.experiment.own_texts else data_home() / "texts"
 
     # Runs
 
