@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from fnftg.kg import import_graph as import_graph
     from fnftg.models.pretrained import from_pretrained as from_pretrained
     from fnftg.models.pretrained import save_pretrained as save_pretrained
+    from fnftg.predict.predictor import load as load
+    from fnftg.predict.questions import NewEntity as NewEntity
+    from fnftg.predict.questions import Relation as Relation
     from fnftg.ranking.results import evaluate as evaluate
     from fnftg.training.config import RunConfig as RunConfig
     from fnftg.training.loop import train as train
@@ -23,6 +26,9 @@ PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
     "train": "fnftg.training.loop",
     "from_pretrained": "fnftg.models.pretrained",
     "save_pretrained": "fnftg.models.pretrained",
+    "load": "fnftg.predict.predictor",
+    "NewEntity": "fnftg.predict.questions",
+    "Relation": "fnftg.predict.questions",
 }
 __all__ = list(PUBLIC)
 

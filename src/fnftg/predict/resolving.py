@@ -61,7 +61,8 @@ class Meaning:
 
     def entity(self, name: EntityName) -> int:
         if not isinstance(name, NewEntity):
-            return self.entities.row(name)
+            by_id = [row for entity, row in self.new_entities.items() if entity.id == name and name is not None]
+            return by_id[0] if by_id else self.entities.row(name)
         row = self.new_entities.setdefault(name, len(self.entities.vocabulary) + len(self.new_entities))
         if len(self.new_entities) > MOST_NEW:
             raise FnftgError(f"More than {MOST_NEW} new entities at once: add them to the graph with fnftg update.")
