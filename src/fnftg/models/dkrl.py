@@ -56,14 +56,14 @@ class DKRL(TextOnly):
         normalise = config.score == "transe" if config.normalise is None else config.normalise
         super().__init__(config.text.width or tt.width, relations, config.relations, config.score, normalise)
         self.config, self.tt = config, tt
-        self.first = nn.Linear(2 * tt.width, self.width)
-        self.second = nn.Linear(2 * self.width, self.width)
+        self.first, self.second = WidthTwo(tt.width, self.width), WidthTwo(self.width, self.width)
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
         words, counts = self.tt.words(texts, rows)
-        x = self.first(in_pairs(functional.embedding(words, self.tt.vectors), counts))  # (words, d)
+        distinct, which = torch.unique(words, return_inverse=True)
+        x = self.first(functional.embedding(distinct, self.tt.vectors), which, counts)  # (words, d)
         x, counts = pooled(x, counts, self.config.pool)  # (windows, d)
-        x = self.second(in_pairs(x.tanh(), counts))
+        x = self.second(x.tanh(), torch.arange(len(x), device=x.device), counts)
         text = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
         sums = x.new_zeros(len(counts), self.width).index_add(0, text, x)
         return (sums / counts.clamp(min=1)[:, None]).tanh()  # (n, d)
@@ -72,12 +72,20 @@ class DKRL(TextOnly):
         return self.tt.texts(graph, cache)  # type: ignore[no-any-return]
 
 
-def in_pairs(x: Tensor, counts: Tensor) -> Tensor:
-    """Beside each row the next one of the same text, beside its last one zeros: (total, d) → (total, 2 d)."""
-    is_last = torch.zeros(len(x) + 1, dtype=torch.bool, device=x.device)
-    is_last[counts.cumsum(0)] = True  # of the row before
-    following = torch.cat([x[1:], x[:1]]).masked_fill(is_last[1:, None], 0)
-    return torch.cat([x, following], dim=-1)
+class WidthTwo(nn.Module):
+    """A convolution two positions wide: y_i = W x_i + V x_{i+1} + b, where zeros follow the last of a text."""
+
+    def __init__(self, width: int, new_width: int):
+        super().__init__()
+        self.own, self.next = nn.Linear(width, new_width), nn.Linear(width, new_width, bias=False)
+
+    def forward(self, x: Tensor, which: Tensor, counts: Tensor) -> Tensor:
+        """Distinct vectors (m, width), which of them stands where (total,), so many in each text (n,): (total, d)."""
+        is_last = torch.zeros(len(which) + 1, dtype=torch.bool, device=x.device)
+        is_last[counts.cumsum(0)] = True  # of the place before
+        following = self.next(x)[which.roll(-1)].masked_fill(is_last[1:, None], 0)
+        convolved: Tensor = self.own(x)[which] + following
+        return convolved
 
 
 def pooled(x: Tensor, counts: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ with the candidate's, and ranking needs no pass over pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,15 +28,19 @@ class StARConfig:
     Args:
         text: the encoder of both sides; text.query text, as published, reads [h‖r] as one text, vector joins two.
         classifier_weight: of the classifier's loss beside the distance's, which is training.loss.
+        rank_by: classifier or distance, by which candidates are ranked; both are learned.
     """
 
     text: TextConfig = field(default_factory=TextConfig)
     classifier_weight: float = 1.0
+    rank_by: Literal["classifier", "distance"] = "classifier"
 
     def __post_init__(self) -> None:
         needs_ego_graphs(self.text)
+        if self.rank_by not in ("classifier", "distance"):
+            raise FnftgError(f"StAR ranks by its classifier or by distance, not by {self.rank_by!r}.")
         if self.classifier_weight <= 0:
-            raise FnftgError("StAR ranks by its classifier: classifier_weight must be above 0.")
+            raise FnftgError(f"StAR learns its classifier: classifier_weight {self.classifier_weight} must be above 0.")
 
 
 class StAR(LinkPredictor):
@@ -68,6 +73,11 @@ class StAR(LinkPredictor):
         return v if candidates else None, u
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        if self.config.rank_by == "distance":
+            return -torch.cdist(points, candidates)
+        return self.logits(points, candidates)
+
+    def logits(self, points: Tensor, candidates: Tensor) -> Tensor:
         """The classifier's logit of every pair: w · [u; v; u − v; u × v] + b."""
         of_u, of_v, of_difference, of_product = self.classifier.weight[0].to(points.dtype).chunk(4)
         own: Tensor = points @ (of_u + of_difference) + self.classifier.bias.to(points.dtype)  # (q,)
@@ -77,7 +87,7 @@ class StAR(LinkPredictor):
     def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
         """Spatial: the ranking loss of minus the distances; deterministic: is each pair a true triple?"""
         u, v = compared.points, compared.candidates
-        classified = nll_loss(self.similarity(u, v).float(), compared.answers, compared.negatives)
+        classified = nll_loss(self.logits(u, v).float(), compared.answers, compared.negatives)
         distances = torch.cdist(u.float(), v.float())
         both: Tensor = ranking(-distances, compared.answers, compared.negatives)
         both = both + self.config.classifier_weight * classified

@@ -108,16 +108,23 @@ class StATIK(LinkPredictor):
         centre = torch.repeat_interleave(torch.from_numpy(np.diff(egos.offsets)))  # (edges,): of each edge
         x: Tensor = nodes[: len(centres)]  # (n, d)
         neighbours: Tensor = nodes[len(centres) :]  # (edges, d)
-        edges = kinds[rows(of_edge)] + self.direction(incoming.long().to(x.device))  # (edges, d)
+        label, of_edge = torch.unique(rows(of_edge) * 2 + incoming, return_inverse=True)
+        edges = kinds[label // 2] + self.direction((label % 2).to(x.device))  # (distinct labels, d)
         for number, layer in enumerate(self.layers):
-            x, neighbours = layer(x, neighbours, edges, centre, incoming)
-            if number < len(self.updates):
-                edges = self.updates[number](x[centre], neighbours, edges, incoming)
+            last = number == len(self.updates)
+            x, neighbours = layer(x, neighbours, edges, of_edge, centre, incoming, last)
+            if not last:
+                edges = self.updates[number](x, neighbours, edges, of_edge, centre, incoming)  # (edges, d)
+                of_edge = torch.arange(len(edges))
         return x
 
 
 class MessagePassing(nn.Module):
-    """Messages along edges and against them, each direction with a transform of its own; their mean is taken in."""
+    """Messages along edges and against them, each direction with a transform of its own; their mean is taken in.
+
+    A message is linear in [x; e; x + e; x × e], of its sender x and its edge e. So those to a centre are added up
+    before they are transformed, and what depends on a sender or an edge alone is transformed once for all messages.
+    """
 
     def __init__(self, width: int, dropout: float):
         super().__init__()
@@ -125,23 +132,39 @@ class MessagePassing(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
 
     def forward(
-        self, centres: Tensor, neighbours: Tensor, edges: Tensor, centre: Tensor, incoming: Tensor
+        self,
+        centres: Tensor,
+        neighbours: Tensor,
+        edges: Tensor,
+        of_edge: Tensor,
+        centre: Tensor,
+        incoming: Tensor,
+        last: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """centres (n, d), their neighbours (edges, d) → both after the messages have come."""
-        to_centres = self.sent(neighbours, edges, incoming)
+        """centres (n, d), neighbours (edges, d), vectors of edges (m, d) and which of them an edge has → both kinds of
+        nodes after the messages have come; the neighbours of the last layer are not read."""
+        means = torch.zeros_like(centres)
         counts = torch.bincount(centre, minlength=len(centres)).clamp(min=1).to(centres.device)
-        means = torch.zeros_like(centres).index_add(0, centre.to(centres.device), to_centres) / counts[:, None]
-        to_neighbours = self.sent(centres[centre], edges, ~incoming)
-        return self.taken_in(centres, means), self.taken_in(neighbours, to_neighbours)
+        sent = torch.zeros_like(neighbours)
+        for transform, place in self.directions(incoming):
+            own, x, e = centre[place].to(centres.device), neighbours[place], edges[of_edge[place]]
+            sums = [torch.zeros_like(centres).index_add(0, own, rows_) for rows_ in (x, e, x * e)]
+            number = torch.bincount(centre[place], minlength=len(centres)).to(centres)[:, None]
+            weight = functional.linear(torch.cat([*sums[:2], sums[0] + sums[1], sums[2]], dim=-1), transform.weight)
+            means = means + (weight + number * transform.bias) / counts[:, None]
+        if last:
+            return self.taken_in(centres, means), neighbours
+        for transform, place in self.directions(~incoming):
+            of_x, of_e, of_sum, of_product = transform.weight.chunk(4, dim=1)
+            by_centre, by_edge = centres @ (of_x + of_sum).T, edges @ (of_e + of_sum).T
+            products = (centres[centre[place]] * edges[of_edge[place]]) @ of_product.T
+            messages = by_centre[centre[place]] + by_edge[of_edge[place]] + products + transform.bias
+            sent = sent.index_copy(0, place.to(sent.device), messages.to(sent.dtype))
+        return self.taken_in(centres, means), self.taken_in(neighbours, sent)
 
-    def sent(self, senders: Tensor, edges: Tensor, along: Tensor) -> Tensor:
-        """One message for each edge, from its head where it goes along: (edges, d)."""
-        x = torch.cat([senders, edges, senders + edges, senders * edges], dim=-1)
-        out = torch.zeros_like(edges)
-        for transform, chosen in ((self.along, along), (self.against, ~along)):
-            place = chosen.nonzero().squeeze(1).to(x.device)
-            out = out.index_copy(0, place, transform(x[place]).to(out.dtype))
-        return out
+    def directions(self, along: Tensor) -> list[tuple[nn.Linear, Tensor]]:
+        """The edges whose messages go along them, and those whose messages go against them."""
+        return [(self.along, along.nonzero().squeeze(1)), (self.against, (~along).nonzero().squeeze(1))]
 
     def taken_in(self, nodes: Tensor, messages: Tensor) -> Tensor:
         out: Tensor = self.dropout(self.norm(functional.leaky_relu(messages) + nodes))
@@ -149,16 +172,21 @@ class MessagePassing(nn.Module):
 
 
 class EdgeUpdate(nn.Module):
-    """An edge learns what its two ends have become."""
+    """An edge learns what its two ends have become: LN(σ([h; e; t] W) + e)."""
 
     def __init__(self, width: int):
         super().__init__()
         self.transform, self.norm = nn.Linear(3 * width, width), nn.LayerNorm(width)
 
-    def forward(self, centres: Tensor, neighbours: Tensor, edges: Tensor, incoming: Tensor) -> Tensor:
-        """All (edges, d)."""
-        incoming = incoming[:, None].to(edges.device)
-        heads, tails = torch.where(incoming, neighbours, centres), torch.where(incoming, centres, neighbours)
-        update = functional.leaky_relu(self.transform(torch.cat([heads, edges, tails], dim=-1)))
-        out: Tensor = self.norm(update + edges)
+    def forward(
+        self, centres: Tensor, neighbours: Tensor, edges: Tensor, of_edge: Tensor, centre: Tensor, incoming: Tensor
+    ) -> Tensor:
+        """As for messages; each edge has a vector of its own from here on: (edges, d)."""
+        of_head, of_edges, of_tail = self.transform.weight.chunk(3, dim=1)
+        update = (edges @ of_edges.T)[of_edge] + self.transform.bias
+        for heads, place in ((True, incoming.nonzero().squeeze(1)), (False, (~incoming).nonzero().squeeze(1))):
+            of_neighbour, of_centre = (of_head, of_tail) if heads else (of_tail, of_head)
+            ends = neighbours[place] @ of_neighbour.T + (centres @ of_centre.T)[centre[place]]
+            update = update.index_add(0, place.to(update.device), ends.to(update.dtype))
+        out: Tensor = self.norm(functional.leaky_relu(update) + edges[of_edge])
         return out

@@ -163,7 +163,7 @@ FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {  # upon the frugal training: as pu
         "model": {"text": {"training": "finetune", "query": "text", "width": None}},
         "training": {"batch": 64, "epochs": 1, "learning_rate": 1e-4, "validate_every": 1},
     },
-    "star": {"training": {"loss": {"temperature": 1.0}}},
+    "star": {"model": {"rank_by": "distance"}, **SHARP},  # a frozen encoder leaves the classifier little to work with
     "statik": {"model": {"ego": FRUGAL["model"]["ego"]}},
     "simkgc": {"training": {"loss": {"temperature": 0.05}}},
 }
