@@ -66,7 +66,8 @@ class DKRL(TextOnly):
         x = self.second(x.tanh(), torch.arange(len(x), device=x.device), counts)
         text = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
         sums = x.new_zeros(len(counts), self.width).index_add(0, text, x)
-        return (sums / counts.clamp(min=1)[:, None]).tanh()  # (n, d)
+        means: Tensor = sums / counts.clamp(min=1)[:, None]
+        return means.tanh()  # (n, d)
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
         return self.tt.texts(graph, cache)  # type: ignore[no-any-return]

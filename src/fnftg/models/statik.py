@@ -101,14 +101,14 @@ class StATIK(LinkPredictor):
         distinct, place = np.unique(np.concatenate([centres, egos.neighbours]), return_inverse=True)
         nodes = self.tt.features(texts, rows(distinct), cached=True)  # (m, hidden)
         nodes = self.entity_norm(self.entity_input(self.dropout(nodes)))[rows(place)]
-        relation, of_edge = np.unique(egos.labels % texts.relations, return_inverse=True)
+        relation, place = np.unique(egos.labels % texts.relations, return_inverse=True)
         kinds = self.tt.features(texts, texts.relation_row(rows(relation)), cached=True)  # (p, hidden)
         kinds = self.relation_norm(functional.leaky_relu(self.relation_input(kinds)))
         incoming = torch.from_numpy(egos.labels >= texts.relations)  # the neighbour is the head, the centre the tail
         centre = torch.repeat_interleave(torch.from_numpy(np.diff(egos.offsets)))  # (edges,): of each edge
         x: Tensor = nodes[: len(centres)]  # (n, d)
         neighbours: Tensor = nodes[len(centres) :]  # (edges, d)
-        label, of_edge = torch.unique(rows(of_edge) * 2 + incoming, return_inverse=True)
+        label, of_edge = torch.unique(rows(place) * 2 + incoming, return_inverse=True)
         edges = kinds[label // 2] + self.direction((label % 2).to(x.device))  # (distinct labels, d)
         for number, layer in enumerate(self.layers):
             last = number == len(self.updates)
