@@ -48,6 +48,10 @@ COMMANDS = {
     "calibrate": Command(
         ASK, "fnftg.predict.commands.calibrate:calibrate", "Turn scores into probabilities that mean something."
     ),
+    "explain": Command(ASK, "fnftg.predict.commands.explain:explain", "Give the reasons for a triple, and draw them."),
+    "complete": Command(
+        ASK, "fnftg.predict.commands.complete:complete", "Write the likeliest missing triples of a whole graph."
+    ),
     "paper list": Command(PAPER, "fnftg.paper.commands:list_tables", "List the tables of the paper."),
     "paper run": Command(PAPER, "fnftg.paper.commands:run_table", "Run a table or the figure of the paper."),
 }

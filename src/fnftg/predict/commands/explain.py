@@ -1,0 +1,100 @@
+"""`fnftg explain`: the reasons for a triple."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_json, print_table, say
+from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+
+SHOWN = 10  # edges and words in a table
+
+
+def explain(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    parser.description = """\
+Says why the model gives TAIL as an answer to (HEAD, RELATION, ?): what the centre of each ego-graph paid attention to,
+how score and rank would change without each edge and without each word, and which training triples are nearest. Every
+change is computed, not estimated; the other edges stay as they were drawn.
+
+A triple that the graph has is hidden first, as in evaluation, so that it is not its own reason."""
+    parser.epilog = examples(
+        "fnftg explain animals-run poodle hypernym dog",
+        "fnftg explain animals-run poodle hypernym dog --svg poodle.svg",
+        "fnftg explain animals-run poodle hypernym dog --asked head --json",
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run, or of a model (then with --graph)")
+    parser.add_argument("head", metavar="HEAD", help="an entity, by id or name")
+    parser.add_argument("relation", metavar="RELATION", help="a relation, by id or name")
+    parser.add_argument("tail", metavar="TAIL", help="an entity, by id or name")
+    parser.add_argument(
+        "--asked", choices=("tail", "head"), default="tail", help="which of the two was to be found (default: tail)"
+    )
+    parser.add_argument(
+        "--hide-target",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="take the triple out of both ego-graphs, if it is there (default)",
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw both ego-graphs")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--graph", help=f"instead of the graph that it was trained on: {GRAPH_HELP}")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    from fnftg.errors import FnftgError
+    from fnftg.files import new_file
+    from fnftg.predict.drawing import drawing
+    from fnftg.predict.explaining import explain as reasons
+    from fnftg.predict.predictor import load
+
+    if chosen.svg and chosen.svg.exists() and not chosen.force:
+        raise FnftgError(f"{chosen.svg} exists already: choose another name, or replace it with --force.")
+    predictor = load(chosen.run, chosen.graph)
+    head, tail = (predictor.entity_names.row(name) for name in (chosen.head, chosen.tail))
+    relation = predictor.relation_names.row(chosen.relation)
+    found = reasons(predictor, head, relation, tail, chosen.asked, chosen.hide_target)
+    if chosen.svg:
+        with new_file(chosen.svg, chosen.force) as partial:
+            partial.write_text(drawing(found), encoding="utf-8")
+        say(f"The drawing is {chosen.svg}.")
+    if chosen.json:
+        print_json(found.as_dict())
+    else:
+        print_reasons(found)
+
+
+def print_reasons(found: Any) -> None:
+    from fnftg.predict.drawing import outcome, triple_words
+
+    print(f"{triple_words(found)}\n{outcome(found)}\n")
+    for words, side in (("the question", found.query), ("the answer", found.candidate)):
+        rows: list[tuple[Any, ...]] = []
+        for edge in side.edges[:SHOWN]:
+            way = " ".join(f"{'→' if step.direction == 'out' else '←'} {step.relation}" for step in edge.steps)
+            paid = "" if edge.mean_attention is None else f"{edge.mean_attention:.1%}"
+            rows.append((way, edge.neighbour.name, paid, f"{edge.effect:+.4f}", f"{edge.rank_without:,g}"))
+        more = len(side.edges) - len(rows)
+        note = None if side.own_attention is None else own_words(side.own_attention)
+        note = (f"{more:,} more with --json. " if more else "") + (note or "")
+        title = f"{words}, {side.entity.name}: what its neighbours add to the score"
+        if rows:
+            columns = ["edge", "neighbour", "attention", "adds", "rank without it"]
+            print_table(title, columns, rows, note or None)
+        else:
+            print(f"{words}, {side.entity.name}: no neighbours to look at\n")
+    for words, side in (("the question", found.query), ("the answer", found.candidate)):
+        best = sorted(side.words, key=lambda word: -abs(word.effect))[:SHOWN]
+        rows = [(word.word, f"{word.effect:+.4f}", f"{word.rank_without:,g}") for word in best]
+        if rows:
+            title = f"{words}, {side.entity.name}: what its words add to the score"
+            print_table(title, ["word", "adds", "rank without it"], rows)
+    if found.nearest:
+        rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
+        note = "By the L1 distance of the heads' vectors plus that of the tails'."
+        print_table(f"the nearest training triples of {found.relation.name}", ["head", "tail", "distance"], rows, note)
+
+
+def own_words(own: list[float]) -> str:
+    by_head = ", ".join(f"{share:.1%}" for share in own)
+    return f"Attention is the mean over {len(own)} heads; to itself it paid {by_head}."
