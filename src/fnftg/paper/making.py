@@ -182,7 +182,8 @@ def sheets_of(
     budget = (
         "" if chosen.budget is None else f" Run within a budget of {chosen.budget:g} minutes, which decides the epochs."
     )
-    note = f"Test split, protocol {chosen.protocol}; mean ± σ over the seeds.{budget}"
+    cross = " FIR also lacks the relation that crosses 10 % of train." if chosen.cross else ""
+    note = f"Test split, protocol {chosen.protocol}; mean ± σ over the seeds.{budget}{cross}"
     return tables.sheets(asked, lines, baselines, [note])
 
 

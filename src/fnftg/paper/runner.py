@@ -64,7 +64,13 @@ class Data:
         for split in ("train", "test"):
             if not len(graph.triples(split)):
                 raise FnftgError(f"{name} has no triples in {split}: split it first, as with fnftg split inductive.")
-        return cls(slug, graph, paper_dataset(graph), folder / "graphs" / f"{slug}-FIR", cross)
+        fir = folder / "graphs" / f"{slug}-FIR{'-cross' if cross else ''}"
+        return cls(slug, graph, paper_dataset(graph), fir, cross)
+
+    @property
+    def place(self) -> str:
+        """The folder of its runs."""
+        return f"{self.name}-cross" if self.cross else self.name
 
     @cached_property
     def fir(self) -> KnowledgeGraph:
@@ -107,7 +113,7 @@ class Cell:
     @property
     def place(self) -> str:
         """Its folder under the table's."""
-        return f"runs/{self.data.name}/{self.row.key}-{self.reader.slug}/seed-{self.seed}"
+        return f"runs/{self.data.place}/{self.row.key}-{self.reader.slug}/seed-{self.seed}"
 
     @property
     def series(self) -> tuple[str, str, str]:
