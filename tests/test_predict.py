@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import re
 import shutil
 import subprocess
 import tempfile
@@ -51,6 +53,27 @@ GRAPH = KnowledgeGraph.from_triples(
     {f"_r_{i}": f"relation number {i}" for i in range(4)},
 )
 ENCODER = load_encoder("scratch:L-1_H-32_A-2", GraphLines(GRAPH))
+
+
+Here = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def here(capfd: pytest.CaptureFixture[str]) -> Here:
+    """Runs `fnftg …` in this process, which has loaded everything already."""
+
+    def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
+
+    return run_command
+
+
+def assert_one_sentence(result: subprocess.CompletedProcess[str], words: str) -> None:
+    assert result.returncode == 1 and result.stderr.count("\n") == 1 and not result.stdout, result.stderr
+    assert len(result.stderr) < 600
+    assert re.search(words, result.stderr), result.stderr
 
 
 # The best answers
@@ -245,7 +268,9 @@ def test_new_relation_has_the_answers_of_the_same_relation_imported(changes: dic
     model = small_model(**changes)
     predictor = fnftg.load(run_of(model, tmp_path))
     text = "is the natural predator of"
-    GRAPH.extended({"new": "one more"}, {"eats": text}, [("new", "eats", "e3"), ("e5", "_r_2", "new")]).save(tmp_path / "s")
+    GRAPH.extended({"new": "one more"}, {"eats": text}, [("new", "eats", "e3"), ("e5", "_r_2", "new")]).save(
+        tmp_path / "s"
+    )
     entity = NewEntity("one more", [(Relation(text), "e3")], [("_r_2", "e5")], id="new")
     assert_same(predictor.tails(entity, Relation(text), 45), offline(model, tmp_path / "s", ("new", "eats", None), 45))
     assert_same(predictor.heads(Relation(text), entity, 45), offline(model, tmp_path / "s", (None, "eats", "new"), 45))
@@ -334,9 +359,9 @@ def test_second_loading_embeds_nothing(run_folder: Path, monkeypatch: pytest.Mon
 
 def test_names_are_found_as_people_write_them(predictor: Predictor) -> None:
     entities, relations = predictor.entity_names, predictor.relation_names
-    assert entities.row("e7") == entities.row("Entity 7") == entities.row("ENTITY  7") == entities.row(7) == 7
-    assert entities.row(np.int32(7)) == 7  # type: ignore[arg-type]
-    assert relations.row("r 0") == relations.row("_r_0") == relations.row("R_0") == relations.row("relation number 0") == 0
+    assert entities.row("e7") == entities.row("Entity 7") == entities.row("ENTITY  7")
+    assert entities.row(np.int32(7)) == entities.row(7) == 7  # type: ignore[arg-type]
+    assert relations.row("r 0") == relations.row("_r_0") == relations.row("R_0") == relations.row("relation number 0")
     assert [GRAPH.entities.ids[row] for row in entities.search("entity 3", 3)] == ["e3", "e30", "e31"]
     with pytest.raises(FnftgError, match=r"'twin' is the name of 2 entities.* e8 \(Twin\), e9 \(Twin\)"):
         entities.row("twin")
@@ -361,3 +386,308 @@ def test_table_of_names_survives_the_disk(tmp_path: Path) -> None:
     names = [made.names[place] for place in range(len(made.names))]
     assert names == sorted(names, key=str.encode) == [found.names[place] for place in range(len(found.names))]
     assert np.array_equal(made.rows, found.rows)
+
+
+# Growing
+
+
+@pytest.fixture
+def own_run(run_folder: Path, tmp_path: Path) -> Path:
+    """A copy that may be changed."""
+    shutil.copytree(run_folder, tmp_path / "run", ignore=shutil.ignore_patterns("answers"))
+    return tmp_path / "run"
+
+
+def written(path: Path, *lines: tuple[str, ...]) -> Path:
+    path.write_text("".join("\t".join(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"ego__hops": 2}, {"text__training": "finetune"}, {"text__training": "centre"}]
+)
+def test_updated_answers_are_those_of_embedding_everything_anew(
+    changes: dict[str, Any], tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(small_model(**changes), tmp_path)
+    new_texts = written(tmp_path / "new.txt", ("n1", "A new one of the first kind"), ("n2", "Another"))
+    triples = written(tmp_path / "new.tsv", ("n1", "_r_1", "e3"), ("n2", "_r_0", "n1"), ("e3", "eats", "e5"))
+    relations = written(tmp_path / "relations.txt", ("eats", "eats"), ("_r_0", "relation number 0"))
+    encoded: list[int] = []
+    real = fnftg.text.features.encode_rows  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        "fnftg.text.features.encode_rows",
+        lambda model, tokens, rows, *rest: encoded.append(len(rows)) or real(model, tokens, rows, *rest),
+    )
+    fnftg.load(run)
+    encoded.clear()
+    files = ("--triples", triples, "--texts", new_texts, "--relation-texts", relations)
+    result = here("update", run, *files, "--json")
+    assert result.returncode == 0, result.stderr
+    done = json.loads(result.stdout)
+    assert (done["entities"], done["relations"], done["triples"]) == (2, 1, 3)
+    assert done["embedded"] < ENTITIES + 2 if changes else done["embedded"] == 4
+    more = written(tmp_path / "more.tsv", ("e7", "eats", "e9"))
+    assert here("update", run, "--triples", more).returncode == 0
+    updated = fnftg.load(run)
+    assert sum(encoded) <= 4, "no old text is encoded again"
+    assert len(updated.graph.triples("added")) == 4 and len(list((run / "graphs").iterdir())) == 1
+    shutil.copytree(run, tmp_path / "fresh", ignore=shutil.ignore_patterns("answers"))
+    anew = load(tmp_path / "fresh", updated.graph.path)
+    assert np.allclose(updated.table, anew.table, atol=1e-5)
+    assert np.array_equal(updated.known.packed, anew.known.packed)
+    for one, other in zip(
+        (updated.visible.neighbours.offsets, updated.visible.neighbours.entities, updated.visible.neighbours.labels),
+        (anew.visible.neighbours.offsets, anew.visible.neighbours.entities, anew.visible.neighbours.labels),
+        strict=True,
+    ):
+        assert np.array_equal(one, other)
+    question = Question(NewEntity("Another one", [("eats", "n1")]), "eats")
+    expected = [(answer.id, answer.score) for answer in anew.many([question], 20)[0]]
+    assert_same(updated.many([question], 20)[0], expected)
+
+
+def test_update_that_is_cut_short_leaves_the_old_graph_current(
+    own_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    before = fnftg.load(own_run).tails("e3", "_r_1", 40)
+    texts = written(tmp_path / "new.txt", ("n1", "A new one"))
+    for step in ("write_grown", "keeping.set_current_graph"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"fnftg.predict.updating.{step}", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                here("update", own_run, "--texts", texts)
+        assert fnftg.load(own_run).tails("e3", "_r_1", 40) == before
+    assert here("update", own_run, "--texts", texts).returncode == 0
+    assert len(fnftg.load(own_run).graph.entities) == ENTITIES + 1
+    assert len(list((own_run / "graphs").iterdir())) == 1, "nothing is left of those cut short"
+
+
+@pytest.mark.parametrize(
+    ("triples", "texts", "words"),
+    [
+        (
+            [("e1", "_r_0", "nobody")],
+            [],
+            r"new.tsv, line 1: the graph has no entity 'nobody'; give its text with --texts",
+        ),
+        ([("e1", "_r_0", "e2"), ("e1", "hates", "e2")], [], r"line 2: .* no relation 'hates'; .*--relation-texts"),
+        ([], [("e1", "Another text")], r"new.txt, line 1: the entity 'e1' has another text already"),
+        ([("e1", "_r_0")], [], r"line 1: 2 tab-separated"),
+    ],
+)
+def test_updates_that_make_no_sense_change_nothing(
+    triples: Any, texts: Any, words: str, own_run: Path, tmp_path: Path, here: Here
+) -> None:
+    files = [("--triples", written(tmp_path / "new.tsv", *triples))] if triples else []
+    files += [("--texts", written(tmp_path / "new.txt", *texts))] if texts else []
+    assert_one_sentence(here("update", own_run, *(word for option in files for word in option)), words)
+    assert not (own_run / "graphs").exists() and not (own_run / "answers" / "graph.json").exists()
+
+
+# The index
+
+
+@pytest.mark.parametrize("by_distance", [True, False])
+def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    generator = np.random.default_rng(0)
+    base = generator.normal(size=(4, 12))
+    table, points = (generator.normal(size=(count, 4)) @ base for count in (3_000, 50))
+    table, points = table.astype(np.float32), points.astype(np.float32)
+    model: Any = SimpleNamespace(by_distance=by_distance, width=12, similarity=lambda p, c: p @ c.T)
+    built = NearestIndex.built(model, table, points)
+    assert built.recall >= 0.95 and built.queries == 50
+    built.save(tmp_path / "hnsw")
+    index = NearestIndex.open(tmp_path / "hnsw")
+    known = [generator.choice(3_000, 20, replace=False) for _ in range(50)]
+    best = top_answers(model, points, table, np.arange(51) * 20, np.concatenate(known), 10)
+    scores, found = index.search(model, table, points, np.arange(51) * 20, np.concatenate(known), 10)
+    assert not any(set(rows) & set(some.tolist()) for rows, some in zip(found.tolist(), known, strict=True))
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), best[1].tolist(), strict=True)]) > 0.9
+    exact = pair_scores(model, points, table, np.repeat(np.arange(50), 10), found.ravel())
+    assert np.array_equal(scores.ravel(), exact)
+    changed = np.array([*range(100), *range(3_000, 3_050)])  # new vectors, in old rows and in new ones
+    grown_table = np.concatenate([table, table[:50]])
+    grown_table[changed] = (generator.normal(size=(150, 4)) @ base).astype(np.float32)
+    grown = index.grown(model, grown_table, changed, points)
+    assert grown.recall >= 0.95 and len(grown.rows) == 3_150, "added, not built anew"
+    _, found = grown.search(model, grown_table, grown_table[changed], np.zeros(151, np.int64), changed[:0], 1)
+    if by_distance:
+        assert np.mean(found[:, 0] == changed) > 0.95
+    assert len(grown.grown(model, grown_table, np.arange(2_000), points).rows) == 3_050, "too much of it was skipped"
+
+
+def test_index_keeps_in_step_with_an_update(own_run: Path, tmp_path: Path, here: Here) -> None:
+    pytest.importorskip("faiss")
+    result = here("predict", own_run, "--head", "e3", "--relation", "_r_1", "--index", "hnsw", "--json")
+    assert result.returncode == 0 and "100.0% of the ten best" in result.stderr
+    exact = here("predict", own_run, "--head", "e3", "--relation", "_r_1", "--json")
+    assert json.loads(result.stdout) == json.loads(exact.stdout)
+    texts = written(tmp_path / "new.txt", ("n1", "A new one"))
+    done = here("update", own_run, "--texts", texts, "--json")
+    assert json.loads(done.stdout)["index_recall"] == 1.0
+    predictor = fnftg.load(own_run)
+    indexed = predictor.indexed()
+    assert indexed.index is not None and len(indexed.index.rows) == ENTITIES + 1
+    question = Question(NewEntity("One more", [("_r_1", "n1")]), "_r_0")
+    assert indexed.many([question], 41) == predictor.many([question], 41)
+
+
+# Commands
+
+
+def test_predict_prints_a_table_or_json(run_folder: Path, here: Here, predictor: Predictor) -> None:
+    table = here("predict", run_folder, "--head", "entity 3", "--relation", "r 1", "-k", 3)
+    assert table.returncode == 0 and "entity 3 — r 1 — ?" in table.stdout, table.stderr
+    found = json.loads(here("predict", run_folder, "--head", "e3", "--relation", "_r_1", "-k", 3, "--json").stdout)
+    assert found["question"] == {"head": "e3", "relation": "_r_1", "tail": None}
+    assert found["answers"] == [answer.as_dict() for answer in predictor.tails("e3", "_r_1", 3)]
+    relations = here("predict", run_folder, "--head", "e3", "--tail", "e4", "--known", "--json")
+    assert json.loads(relations.stdout)["answers"] == [a.as_dict() for a in predictor.relations("e3", "e4", known=True)]
+    marked = here("predict", run_folder, "--head", "e3", "--relation", "_r_0", "--known", "-k", 40)
+    assert "known" in marked.stdout
+
+
+def test_predict_answers_for_what_does_not_exist_yet(run_folder: Path, tmp_path: Path, here: Here) -> None:
+    predictor = fnftg.load(run_folder)
+    new = ("--text", "One of the first kind", "--edge", "_r_1=e3", "--edge-from", "entity 5=_r_2", "--id", "new")
+    entity = NewEntity("One of the first kind", [("_r_1", "e3")], [("_r_2", "e5")], id="new")
+    store = tmp_path / "store"
+    tails = here("predict", run_folder, *new, "--relation", "_r_0", "--save", store, "--json")
+    assert json.loads(tails.stdout)["answers"] == [answer.as_dict() for answer in predictor.tails(entity, "_r_0")]
+    assert KnowledgeGraph.open(store).entities.find("new") == ENTITIES
+    heads = here("predict", run_folder, *new, "--ask", "heads", "--relation-text", "is near", "--json")
+    assert json.loads(heads.stdout)["answers"] == [a.as_dict() for a in predictor.heads(Relation("is near"), entity)]
+    both = here("predict", run_folder, *new, "--head", "e9", "--json")
+    assert json.loads(both.stdout)["answers"] == [answer.as_dict() for answer in predictor.relations("e9", entity)]
+
+
+def test_batches_are_answered_line_by_line(
+    run_folder: Path, tmp_path: Path, here: Here, predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fnftg.predict.commands.predict.BLOCK", 2)
+    new = {"text": "A new one", "edges": [["_r_1", {"text": "Another", "id": "x"}]], "incoming": [["_r_0", "e1"]]}
+    lines = [{"head": "e1", "relation": "_r_0"}, {"relation": {"text": "near"}, "tail": 3}, {"head": new, "tail": "e2"}]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n\n".join(map(json.dumps, lines)) + "\n")
+    result = here("predict", run_folder, "--batch", file, "-k", 4)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    entity = NewEntity("A new one", [("_r_1", NewEntity("Another", id="x"))], [("_r_0", "e1")])
+    questions = [Question("e1", "_r_0"), Question(None, Relation("near"), 3), Question(entity, None, "e2")]
+    for line, answers in zip(found, predictor.many(questions, 4), strict=True):
+        assert_same(answers, [(answer["id"], answer["score"]) for answer in line["answers"]])
+    piped = SimpleNamespace(buffer=io.BytesIO(file.read_bytes()))
+    monkeypatch.setattr("sys.stdin", piped)
+    assert here("predict", run_folder, "--batch", "-", "-k", 4).stdout == result.stdout
+
+
+KNOWN = ("--head", "e3", "--relation", "_r_1")
+BAD_QUESTIONS: dict[str, tuple[tuple[object, ...], str]] = {
+    "unknown entity": (("--head", "entity 99", "--relation", "_r_1"), r"no entity 'entity 99': did you mean e\d+"),
+    "unknown relation": (("--head", "e3", "--relation", "r 9"), "no relation 'r 9': did you mean _r_"),
+    "ambiguous entity": (("--head", "twin", "--relation", "_r_1"), "name of 2 entities: give the id of one"),
+    "empty entity": (("--head", " ", "--relation", "_r_1"), "entity asked about is empty"),
+    "empty text": (("--text", " \n", "--relation", "_r_1"), "text of the new entity is empty"),
+    "text of 1 MB": (("--text", "long " * 200_000, "--relation", "_r_1"), "1,000,000 characters: 20,000 are allowed"),
+    "edge to nobody": (("--text", "a", "--edge", "_r_1=nobody", "--relation", "_r_1"), "no entity 'nobody'"),
+    "edge of no relation": (("--text", "a", "--edge", "likes=e3", "--relation", "_r_1"), "no relation 'likes'"),
+    "no edge": (("--text", "a", "--edge", "e3", "--relation", "_r_1"), "write RELATION=ENTITY"),
+    "too many edges": (("--text", "a", *["--edge", "_r_1=e3"] * 65, "--relation", "_r_1"), "65 edges: 64 are allowed"),
+    "taken id": (("--text", "a", "--id", "e3", "--relation", "_r_1"), "'e3' among its entities already"),
+    "k of 0": ((*KNOWN, "-k", 0), "k is 0: ask for 1 to 10,000"),
+    "k of a billion": ((*KNOWN, "-k", 10**9), "k is 1000000000"),
+    "empty relation text": (("--head", "e3", "--relation-text", ""), "text of the new relation is empty"),
+    "two relations": ((*KNOWN, "--relation-text", "a"), "two relations"),
+    "nothing asked": (("--head", "e3"), "Give two of"),
+    "all given": ((*KNOWN, "--tail", "e4"), "Give two of"),
+    "three entities": (("--head", "e3", "--tail", "e4", "--text", "a"), "third entity"),
+    "edge of nothing": ((*KNOWN, "--edge", "_r_1=e3"), "describe it with --text"),
+    "ask for what is given": ((*KNOWN, "--ask", "heads"), "asks for tails"),
+    "batch and question": ((*KNOWN, "--batch", "x"), "no other question"),
+    "batch that is not there": (("--batch", "/nowhere"), "/nowhere is not a file"),
+    "graph that is not there": ((*KNOWN, "--graph", "/nowhere"), "/nowhere is neither"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_QUESTIONS.values(), ids=BAD_QUESTIONS)
+def test_bad_questions_get_one_sentence(
+    run_folder: Path, here: Here, arguments: tuple[object, ...], words: str, predictor: Predictor
+) -> None:
+    assert_one_sentence(here("predict", run_folder, *arguments), words)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"head": "e1", "relation": }', "line 2: this is not JSON"),
+        ('["e1", "_r_0"]', "line 2: a question is"),
+        ('{"head": "e1"}', "line 2: A question has two"),
+        ('{"head": {"text": ""}, "relation": "_r_0"}', "line 2: The text of the new entity is empty"),
+        ('{"head": {"text": "a", "edges": ["e1"]}, "relation": "_r_0"}', "line 2: .*list of pairs"),
+        ('{"head": {"name": "a"}, "relation": "_r_0"}', "line 2: .*is no entity"),
+        ('{"head": true, "relation": "_r_0"}', "line 2: 'true' is no entity"),
+        ('{"head": 400, "relation": "_r_0"}', "line 2: There is no entity in row 400"),
+        ('{"head": "nobody", "relation": "_r_0"}', "line 2: The graph has no entity 'nobody'"),
+        ("[" * 100_000, "line 2: "),
+    ],
+)
+def test_bad_lines_are_named(line: str, words: str, run_folder: Path, tmp_path: Path, here: Here) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_text('{"head": "e1", "relation": "_r_0"}\n' + line + "\n")
+    assert_one_sentence(here("predict", run_folder, "--batch", file), words)
+
+
+def test_folders_that_are_gone_or_no_runs_are_told(own_run: Path, tmp_path: Path, here: Here) -> None:
+    assert_one_sentence(here("predict", tmp_path / "nothing", *KNOWN), "holds no model")
+    assert_one_sentence(here("predict", own_run / "checkpoint", *KNOWN), "name one with --graph")
+    config = json.loads((own_run / "config.json").read_text())
+    (own_run / "config.json").write_text(json.dumps({**config, "graph": str(tmp_path / "gone")}))
+    assert_one_sentence(here("predict", own_run, *KNOWN), "is gone from .*name the graph with --graph")
+    named = here("predict", own_run / "checkpoint", *KNOWN, "--graph", config["graph"], "--json")
+    assert len(json.loads(named.stdout)["answers"]) == 10
+    table = next((own_run.parent / "run").glob("answers/*/table.npy"), None)
+    assert table is None, "without its graph nothing is kept"
+
+
+def test_damaged_answers_are_told(own_run: Path, here: Here) -> None:
+    predictor = fnftg.load(own_run)
+    assert predictor.folder is not None
+    (predictor.folder / "table.npy").write_bytes(b"nonsense")
+    assert_one_sentence(here("predict", own_run, *KNOWN), "damaged: delete this folder")
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "npz", "parquet", "tsv", "w2v", "txt"])
+def test_embeddings_come_back_from_every_format(suffix: str, predictor: Predictor, tmp_path: Path, here: Here) -> None:
+    path = tmp_path / f"vectors.{suffix}"
+    result = here("embed", predictor.run, "-o", path)
+    assert result.returncode == 0, result.stderr
+    if suffix == "safetensors":
+        from safetensors.numpy import load_file
+
+        found = load_file(path)
+        ids, vectors = bytes(found["ids"]).decode().splitlines(), found["vectors"]
+        assert len(found["id_offsets"]) == ENTITIES + 1
+    elif suffix == "npz":
+        arrays = np.load(path, allow_pickle=False)
+        ids, vectors = arrays["ids"].tolist(), arrays["vectors"]
+    elif suffix == "parquet":
+        frame = pl.read_parquet(path)
+        ids, vectors = frame["id"].to_list(), frame["vector"].to_numpy()
+        assert frame["name"][7] == GRAPH.entities.name(7)
+    else:
+        lines = path.read_text().splitlines()
+        if suffix != "tsv":
+            assert lines.pop(0) == f"{ENTITIES} {predictor.model.width}"
+        cells = [line.split("\t" if suffix == "tsv" else " ") for line in lines]
+        ids, vectors = [row[0] for row in cells], np.array([row[1:] for row in cells], np.float32)
+    assert ids == GRAPH.entities.ids.slice(0, ENTITIES) and np.array_equal(vectors, predictor.table)
+    assert_one_sentence(here("embed", predictor.run, "-o", path), "--force")
+
+
+def test_projector_gets_a_pair_of_files(predictor: Predictor, tmp_path: Path, here: Here) -> None:
+    assert here("embed", predictor.run, "-o", tmp_path / "projector", "--projector").returncode == 0
+    vectors = np.loadtxt(tmp_path / "projector" / "vectors.tsv", np.float32, delimiter="\t")
+    metadata = (tmp_path / "projector" / "metadata.tsv").read_text().splitlines()
+    assert np.array_equal(vectors, predictor.table) and metadata[0] == "id\tname" and len(metadata) == ENTITIES + 1
+    assert_one_sentence(here("embed", predictor.run, "-o", tmp_path / "vectors.bin"), r"\.safetensors, \.npz")

@@ -45,6 +45,11 @@ COMMANDS = {
     "train": Command(MODEL, "fnftg.training.commands:train", "Train FnF-TG or FnF-T; stop and resume at will."),
     "evaluate": Command(MODEL, "fnftg.ranking.commands:evaluate", "Rank a split under a protocol, beside baselines."),
     "report": Command(MODEL, "fnftg.ranking.commands:report", "Write a page with pictures of how good a run is."),
+    "predict": Command(
+        ASK, "fnftg.predict.commands.predict:predict", "Answer questions, also about entities that do not exist yet."
+    ),
+    "update": Command(ASK, "fnftg.predict.commands.update:update", "Let the graph grow; embed only what changed."),
+    "embed": Command(ASK, "fnftg.predict.commands.embed:embed", "Write the entities' vectors for other tools."),
     "calibrate": Command(
         ASK, "fnftg.predict.commands.calibrate:calibrate", "Turn scores into probabilities that mean something."
     ),

@@ -88,6 +88,11 @@ def kept(folder: Path | None, make: Callable[[Path], None]) -> bool:
 
 def write_answers(folder: Path, graph: KnowledgeGraph, neighbours: Neighbours, known: KnownAnswers, table: Any) -> None:
     write_array(folder / TABLE, table)
+    write_rest(folder, graph, neighbours, known)
+
+
+def write_rest(folder: Path, graph: KnowledgeGraph, neighbours: Neighbours, known: KnownAnswers) -> None:
+    """All but the table."""
     write_array(folder / KNOWN, known.packed)
     neighbours.save(folder / NEIGHBOURS)
     for kind, vocabulary in (("entity", graph.entities), ("relation", graph.relations)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from fnftg.ego.answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
@@ -22,7 +23,7 @@ from fnftg.models.pretrained import CHECKPOINT, from_pretrained
 from fnftg.predict import keeping
 from fnftg.predict.answering import answered
 from fnftg.predict.growing import grown_answers, grown_graph
-from fnftg.predict.index import NearestIndex
+from fnftg.predict.index import HNSW, MEASURED, NearestIndex
 from fnftg.predict.naming import Names
 from fnftg.predict.questions import (
     Addition,
@@ -38,6 +39,7 @@ from fnftg.predict.surroundings import changed_centres, edges_of
 from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import Calibration
 from fnftg.ranking.calibration import load as load_calibration
+from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import RunFolder
 
 Floats = npt.NDArray[np.float32]
@@ -57,6 +59,7 @@ class Predictor:
     calibration: Calibration | None
     entity_names: Names
     relation_names: Names
+    folder: Path | None = None  # where all of this is kept
     index: NearestIndex | None = None  # searched instead of the table, if given
 
     def tails(self, head: EntityName, relation: RelationName, k: int = 10, known: bool = False) -> list[Answer]:
@@ -82,6 +85,27 @@ class Predictor:
         if self.index is not None:
             return self.index.search(self.model, self.table, points, offsets, left_out, k)
         return top_answers(self.model, points, self.table, offsets, left_out, k)
+
+    def indexed(self) -> Predictor:
+        """The same with an index in place of exact search: the one in the folder, or one that is built now."""
+        place = None if self.folder is None else self.folder / HNSW
+        if place is not None and place.is_dir():
+            return replace(self, index=NearestIndex.open(place))
+        index = NearestIndex.built(self.model, self.table, self.sample_points())
+        if place is not None and os.access(place.parent, os.W_OK):
+            index.save(place, force=True)
+        return replace(self, index=index)
+
+    @torch.inference_mode()
+    def sample_points(self, count: int = MEASURED) -> Floats:
+        """Points of questions like those that the graph answers, always the same ones: (count, d)."""
+        triples = self.graph.all_triples()
+        chosen = np.random.default_rng(0).integers(0, max(len(triples), 1), count if len(triples) else 0)
+        queries = Queries.of(triples[chosen[: len(chosen) // 2]], len(self.graph.relations))
+        egos = self.visible.ego_graphs(self.model.ego, queries.centres, None)
+        _, points = self.model(self.visible.texts, queries.centres, egos, queries.labels, False)
+        found: Floats = points.float().cpu().numpy()
+        return found
 
     def add(
         self,
@@ -115,6 +139,7 @@ class Predictor:
             calibration=None if self.calibration is None else self.calibration.bound(_ids(graph)),
             entity_names=Names(graph.entities, "entity", base=self.entity_names),
             relation_names=Names(graph.relations, "relation", base=self.relation_names),
+            folder=None,
             index=None,
         )
 
@@ -172,6 +197,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         None if calibration is None else calibration.bound(_ids(opened)),
         Names(opened.entities, "entity", kept),
         Names(opened.relations, "relation", kept),
+        kept,
     )
 
 

@@ -1,0 +1,38 @@
+"""`fnftg embed`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fnftg.console import print_json, say
+from fnftg.kg.commands.arguments import add_json, add_output, examples
+from fnftg.predict.commands.arguments import add_run
+
+
+def embed(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg embed animals-run -o animals.parquet",
+        "fnftg embed animals-run -o animals.safetensors",
+        "fnftg embed animals-run -o animals.w2v",
+        "fnftg embed animals-run -o projector --projector",
+    )
+    add_run(parser)
+    add_output(parser, "FILE", "ends in .safetensors, .npz, .parquet, .tsv, .w2v or .txt (word2vec's text format)")
+    parser.add_argument("--projector", action="store_true", help="write a folder for TensorBoard's projector instead")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    from fnftg.errors import FnftgError
+    from fnftg.predict.embedding_files import FORMATS, write_embeddings, write_projector
+    from fnftg.predict.predictor import load
+
+    path: Path = chosen.output
+    if not chosen.projector and path.suffix.lower() not in FORMATS:
+        raise FnftgError(f"{path} has no format that is known: end its name in {', '.join(FORMATS)}.")
+    predictor = load(chosen.run, chosen.graph)
+    (write_projector if chosen.projector else write_embeddings)(predictor.graph, predictor.table, path, chosen.force)
+    entities, width = predictor.table.shape
+    if chosen.json:
+        print_json({"output": str(path), "entities": entities, "width": width})
+    else:
+        say(f"The vectors of {entities:,} entities, {width} numbers each, are in {path}.")

@@ -1,0 +1,254 @@
+"""`fnftg predict`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fnftg.console import print_json, print_table, say
+from fnftg.errors import FnftgError, shortened
+from fnftg.kg.commands.arguments import add_json, examples
+from fnftg.predict.commands.arguments import add_run
+
+if TYPE_CHECKING:
+    from fnftg.predict.predictor import Predictor
+    from fnftg.predict.questions import Answer, NewEntity, Question, Relation
+
+BLOCK = 256  # lines of a batch that are answered together
+SHOWN = 70  # characters of a text in a table
+ASKED = ("tails", "heads", "relations")
+
+
+def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg predict animals-run --head dog --relation hypernym",
+        "fnftg predict animals-run --relation hypernym --tail carnivore -k 20 --known",
+        "fnftg predict animals-run --head dog --tail wolf",
+        'fnftg predict animals-run --text "okapi, a striped relative of the giraffe" --relation hypernym',
+        'fnftg predict animals-run --text "okapi, …" --edge "hypernym=ruminant" --ask heads --relation "has part"',
+        'fnftg predict animals-run --head fox --relation-text "is the natural predator of"',
+        "fnftg predict animals-run --batch questions.jsonl > answers.jsonl",
+    ) + (
+        '\n\na line of a batch: {"head": "dog", "relation": "hypernym"}; a new entity is'
+        ' {"text": "…", "edges": [["hypernym", "dog"]], "incoming": [], "id": "…"}, a new relation {"text": "…"}'
+    )
+    add_run(parser)
+    parser.add_argument("--head", help="an entity, by its id or name")
+    parser.add_argument("--relation", help="a relation, by its id or name")
+    parser.add_argument("--tail", help="an entity, by its id or name")
+    parser.add_argument("--text", help="an entity that the graph does not have, in place of --head or --tail")
+    parser.add_argument(
+        "--edge", action="append", default=[], metavar="RELATION=ENTITY", help="an edge of the new entity; repeatable"
+    )
+    parser.add_argument(
+        "--edge-from",
+        action="append",
+        default=[],
+        metavar="ENTITY=RELATION",
+        help="an edge that leads to it; repeatable",
+    )
+    parser.add_argument("--id", help="the new entity's id")
+    parser.add_argument("--relation-text", metavar="TEXT", help="a relation that the graph does not have")
+    parser.add_argument("--ask", choices=ASKED, help="what is asked for (default: what is not given)")
+    parser.add_argument("-k", type=int, default=10, help="how many answers (default: 10)")
+    parser.add_argument("--known", action="store_true", help="keep known links among the answers, and mark them")
+    parser.add_argument("--index", choices=("hnsw",), help="search nearly all in milliseconds; built on first use")
+    parser.add_argument("--batch", metavar="FILE", help="one question a line, as JSON; - is standard input")
+    parser.add_argument("--save", type=Path, metavar="STORE", help="write the graph with the new entity as a new store")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    from fnftg.predict.predictor import load
+    from fnftg.predict.questions import checked_k
+
+    checked_k(chosen.k)
+    lines = open_batch(chosen)
+    question = None if lines else asked_for(chosen)
+    predictor = load(chosen.run, chosen.graph)
+    if chosen.index:
+        predictor = predictor.indexed()
+        assert predictor.index is not None
+        recall, questions = predictor.index.recall, predictor.index.queries
+        say(f"The index finds {recall:.1%} of the ten best, measured on {questions} questions.")
+    if lines:
+        answer_batch(predictor, lines, chosen)
+    elif question is not None:
+        answer_one(predictor, question, chosen)
+
+
+def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
+    answers = predictor.many([question], chosen.k, chosen.known)[0]
+    if chosen.save:
+        new = [part for part in (question.head, question.tail) if not isinstance(part, (str, int, type(None)))]
+        predictor.add(*new).save(chosen.save)
+        say(f"The graph with the new entity is {chosen.save}.")
+    if chosen.json:
+        print_json({"question": as_words(question), "answers": [answer.as_dict() for answer in answers]})
+    else:
+        print_answers(question, answers)
+
+
+def print_answers(question: Question, answers: list[Answer]) -> None:
+    likely = any(answer.probability is not None for answer in answers)
+    marked = any(answer.known for answer in answers)
+    columns = ["", "score", *(["probability"] if likely else []), "id", "name", "text", *(["known"] if marked else [])]
+    rows = []
+    for answer in answers:
+        text = answer.text if len(answer.text) <= SHOWN else answer.text[: SHOWN - 1] + "…"
+        probability = [] if not likely else [f"{answer.probability or 0:.3f}"]
+        mark = [] if not marked else ["known" if answer.known else ""]
+        rows.append([answer.rank, f"{answer.score:.3f}", *probability, answer.id, answer.name, text, *mark])
+    words = as_words(question)
+    parts = [
+        shortened(str(words[part]), 60).strip("'\"") if words[part] else "?" for part in ("head", "relation", "tail")
+    ]
+    note = None if likely else "Scores only rank: fnftg calibrate gives them probabilities."
+    print_table(" — ".join(parts), columns, rows, note if answers else "No answers: all candidates are known links.")
+
+
+def answer_batch(predictor: Predictor, lines: Iterator[tuple[str, str]], chosen: Any) -> None:
+    """One JSON answer a line, in the order of the questions."""
+    from fnftg.predict.answering import answered
+    from fnftg.predict.questions import Asked
+    from fnftg.predict.resolving import resolved
+
+    waiting: list[tuple[Question, Asked]] = []
+
+    def answer() -> None:
+        found = answered(predictor, [asked for _, asked in waiting], chosen.k, chosen.known)
+        for (question, _), answers in zip(waiting, found, strict=True):
+            line = {"question": as_words(question), "answers": [answer.as_dict() for answer in answers]}
+            print(json.dumps(line, ensure_ascii=False))
+        sys.stdout.flush()
+        waiting.clear()
+
+    for place, line in lines:
+        try:
+            question = read_question(line)
+            waiting.append((question, resolved(question, predictor.entity_names, predictor.relation_names)))
+        except FnftgError as error:
+            raise FnftgError(f"{place}: {error}") from error
+        if len(waiting) == BLOCK:
+            answer()
+    answer()
+
+
+# What is asked
+
+
+def asked_for(chosen: Any) -> Question:
+    """The question that the options make."""
+    from fnftg.predict.questions import NewEntity, Question, Relation
+
+    if chosen.relation and chosen.relation_text is not None:
+        raise FnftgError("--relation and --relation-text name two relations: give one of them.")
+    relation: Any = chosen.relation if chosen.relation_text is None else Relation(chosen.relation_text)
+    head, tail = chosen.head, chosen.tail
+    if chosen.text is not None:
+        edges = [split_edge(edge, "--edge", "RELATION=ENTITY") for edge in chosen.edge]
+        incoming = [split_edge(edge, "--edge-from", "ENTITY=RELATION")[::-1] for edge in chosen.edge_from]
+        new = NewEntity(chosen.text, edges, incoming, chosen.id)
+        if head is not None and tail is not None:
+            raise FnftgError("--text is a third entity beside --head and --tail: leave one of them out.")
+        if head is not None or (chosen.ask == "heads" and tail is None):
+            tail = new
+        else:
+            head = new
+    elif chosen.edge or chosen.edge_from or chosen.id or chosen.save:
+        raise FnftgError("--edge, --edge-from, --id and --save are for a new entity: describe it with --text.")
+    given = {"head": head, "relation": relation, "tail": tail}
+    if list(given.values()).count(None) != 1:
+        raise FnftgError(
+            "Give two of --head, --relation and --tail (or --text, --relation-text); the third is asked for."
+        )
+    missing = {"head": "heads", "relation": "relations", "tail": "tails"}[
+        next(k for k, v in given.items() if v is None)
+    ]
+    if chosen.ask not in (None, missing):
+        raise FnftgError(f"--ask {chosen.ask} does not fit what is given: that asks for {missing}.")
+    return Question(**given)
+
+
+def split_edge(edge: str, option: str, form: str) -> tuple[str, str]:
+    """At the equals sign; one in a relation's name is not expected, one in an entity's may be."""
+    first, sign, second = edge.partition("=") if option == "--edge" else edge.rpartition("=")
+    if not sign or not first.strip() or not second.strip():
+        raise FnftgError(f"{option} {shortened(edge)} is no edge: write {form}.")
+    return first.strip(), second.strip()
+
+
+def open_batch(chosen: Any) -> Iterator[tuple[str, str]] | None:
+    """The lines that are not blank, each with its place; None where one question is asked."""
+    if chosen.batch is None:
+        return None
+    single = ("head", "relation", "tail", "text", "relation_text", "id", "save", "ask")
+    if any(getattr(chosen, name) is not None for name in single) or chosen.edge or chosen.edge_from:
+        raise FnftgError("--batch has all questions in its file: give no other question beside it.")
+    if chosen.batch != "-" and not Path(chosen.batch).is_file():
+        raise FnftgError(f"{chosen.batch} is not a file: check the path.")
+    return batch_lines(chosen.batch)
+
+
+def batch_lines(name: str) -> Iterator[tuple[str, str]]:
+    called = "standard input" if name == "-" else name
+    file = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115 (closed below)
+    with file:
+        for number, line in enumerate(file, start=1):
+            place = f"{called}, line {number}"
+            try:
+                text = line.decode().strip()
+            except UnicodeDecodeError as error:
+                raise FnftgError(f"{place}: this is not UTF-8; convert the file.") from error
+            if text:
+                yield place, text
+
+
+def read_question(line: str) -> Question:
+    from fnftg.predict.questions import Question
+
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise FnftgError(
+            f"this is not JSON ({error})." if isinstance(error, ValueError) else "nested too deep."
+        ) from error
+    if not isinstance(value, dict) or not set(value) <= {"head", "relation", "tail"}:
+        raise FnftgError('a question is {"head": …, "relation": …, "tail": …} without the part that is asked for.')
+    return Question(entity(value.get("head")), relation(value.get("relation")), entity(value.get("tail")))
+
+
+def entity(value: Any) -> str | int | NewEntity | None:
+    """A name, a row, or a new entity as an object."""
+    from fnftg.predict.questions import NewEntity
+
+    if value is None or (isinstance(value, (str, int)) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, dict) or not set(value) <= {"text", "edges", "incoming", "id"}:
+        raise FnftgError(f"{shortened(json.dumps(value))} is no entity: give an id, a name or an object with a text.")
+
+    def edges(name: str) -> list[tuple[Any, Any]]:
+        found = value.get(name, [])
+        if not isinstance(found, list) or not all(isinstance(edge, list) and len(edge) == 2 for edge in found):
+            raise FnftgError(f'"{name}" must be a list of pairs, relation and entity.')
+        return [(relation(edge[0]), entity(edge[1])) for edge in found]
+
+    return NewEntity(value.get("text", ""), edges("edges"), edges("incoming"), value.get("id"))
+
+
+def relation(value: Any) -> str | int | Relation | None:
+    from fnftg.predict.questions import Relation
+
+    if value is None or (isinstance(value, (str, int)) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, dict) or set(value) != {"text"}:
+        raise FnftgError(f"{shortened(json.dumps(value))} is no relation: give an id, a name or an object with a text.")
+    return Relation(value["text"])
+
+
+def as_words(question: Question) -> dict[str, Any]:
+    """The question as it was asked, new entities and relations by their texts."""
+    parts = {"head": question.head, "relation": question.relation, "tail": question.tail}
+    return {name: getattr(part, "text", part) for name, part in parts.items()}

@@ -1,0 +1,43 @@
+"""`fnftg update`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fnftg.console import print_json, say
+from fnftg.kg.commands.arguments import add_json, examples
+
+
+def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples(
+        "fnftg update animals-run --triples new.tsv --texts new.txt",
+        "fnftg update animals-run --triples new.tsv --texts new.txt --relation-texts relations.txt -o animals-2",
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run")
+    parser.add_argument("--triples", type=Path, metavar="FILE", help="lines of head, relation and tail, with tabs")
+    parser.add_argument("--texts", type=Path, metavar="FILE", help="lines of id and text: the entities that are new")
+    parser.add_argument("--relation-texts", type=Path, metavar="FILE", help="the same for new relations")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="STORE", help="where the grown graph goes (default: into the run's folder)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace STORE if it exists, in one step")
+    add_json(parser)
+    chosen = parser.parse_args(arguments)
+    from fnftg.predict.predictor import load
+    from fnftg.predict.updating import update as update_run
+
+    done = update_run(
+        load(chosen.run), chosen.triples, chosen.texts, chosen.relation_texts, chosen.output, chosen.force
+    )
+    recall = None if done.index is None else done.index.recall
+    if chosen.json:
+        counts = {name: getattr(done, name) for name in ("entities", "relations", "triples", "embedded")}
+        print_json({"graph": str(done.store), **counts, "index_recall": recall})
+        return
+    say(
+        f"Added {done.entities:,} entities, {done.relations:,} relations and {done.triples:,} triples, and embedded "
+        f"{done.embedded:,} entities; the graph is {done.store}, and {chosen.run} now answers from it."
+    )
+    if recall is not None:
+        say(f"The index finds {recall:.1%} of the ten best.")

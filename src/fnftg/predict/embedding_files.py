@@ -1,0 +1,103 @@
+"""The entities' vectors in files that other tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fnftg.errors import FnftgError
+from fnftg.files import new_file, new_folder
+from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.strings import Strings
+
+Floats = npt.NDArray[np.float32]
+BLOCK = 20_000  # entities that are text at once
+VECTORS, METADATA = "vectors.tsv", "metadata.tsv"
+
+
+def write_embeddings(graph: KnowledgeGraph, table: Floats, path: Path, force: bool = False) -> None:
+    """Ids and vectors (N, d) in the format that the file's name asks for."""
+    write = FORMATS.get(path.suffix.lower())
+    if write is None:
+        raise FnftgError(f"{path} has no format that is known: end its name in {', '.join(FORMATS)}.")
+    with new_file(path, force) as partial:
+        write(graph, table, partial)
+
+
+def write_projector(graph: KnowledgeGraph, table: Floats, folder: Path, force: bool = False) -> None:
+    """The pair of files that TensorBoard's projector loads: vectors alone, and ids and names with a header."""
+    with new_folder(folder, force) as partial:
+        with open(partial / VECTORS, "wb") as file:
+            for _, _, vectors in _blocks(graph, table):
+                _numbers(vectors).write_csv(file, separator="\t", include_header=False)
+        with open(partial / METADATA, "w", encoding="utf-8") as lines:
+            lines.write("id\tname\n")
+            for ids, names, _ in _blocks(graph, table):
+                lines.writelines(f"{id_}\t{name}\n" for id_, name in zip(ids, names, strict=True))
+
+
+def _safetensors(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+    """vectors (N, d); ids as the bytes of one line each, and where each line starts: (N + 1,)."""
+    from safetensors.numpy import save_file
+
+    ids = Strings.of(graph.entities.ids.slice(0, len(graph.entities)))
+    save_file({"vectors": np.ascontiguousarray(table), "ids": np.array(ids.lines), "id_offsets": ids.offsets}, path)
+
+
+def _npz(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, ids=np.array(graph.entities.ids.slice(0, len(graph.entities)), np.str_), vectors=table)
+
+
+def _parquet(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+    """Columns id, name and vector, a list of fixed length."""
+    schema: dict[str, Any] = {"id": pl.String, "name": pl.String, "vector": pl.Array(pl.Float32, table.shape[1])}
+    frames = [
+        pl.DataFrame({"id": ids, "name": names, "vector": np.array(vectors)}, schema)
+        for ids, names, vectors in _blocks(graph, table)
+    ]
+    (pl.concat(frames) if frames else pl.DataFrame(schema=schema)).write_parquet(path)
+
+
+def _tsv(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+    """id, then the numbers, no header."""
+    with open(path, "wb") as file:
+        for ids, _, vectors in _blocks(graph, table):
+            rows = pl.concat([pl.DataFrame({"id": ids}), _numbers(vectors)], how="horizontal")
+            rows.write_csv(file, separator="\t", include_header=False, quote_style="never")
+
+
+def _word2vec(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+    """A line with both sizes, then id and numbers with blanks between; a blank in an id becomes an underscore."""
+    with open(path, "wb") as file:
+        file.write(f"{len(table)} {table.shape[1]}\n".encode())
+        for ids, _, vectors in _blocks(graph, table):
+            words = pl.DataFrame({"id": ["_".join(id_.split()) for id_ in ids]})
+            rows = pl.concat([words, _numbers(vectors)], how="horizontal")
+            rows.write_csv(file, separator=" ", include_header=False, quote_style="never")
+
+
+FORMATS: dict[str, Callable[[KnowledgeGraph, Floats, Path], None]] = {
+    ".safetensors": _safetensors,
+    ".npz": _npz,
+    ".parquet": _parquet,
+    ".tsv": _tsv,
+    ".w2v": _word2vec,
+    ".txt": _word2vec,
+}
+
+
+def _blocks(graph: KnowledgeGraph, table: Floats) -> Iterator[tuple[list[str], list[str], Floats]]:
+    for start in range(0, len(table), BLOCK):
+        stop = min(start + BLOCK, len(table))
+        names = [graph.entities.name(row) for row in range(start, stop)]
+        yield graph.entities.ids.slice(start, stop), names, table[start:stop]
+
+
+def _numbers(vectors: Any) -> pl.DataFrame:
+    return pl.DataFrame(np.array(vectors, np.float32), [f"v{column}" for column in range(vectors.shape[1])])
