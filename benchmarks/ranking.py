@@ -92,7 +92,7 @@ def rank_with_pykeen(queries: str) -> dict[str, float]:
 
 
 def rank_with_fnftg(queries: str) -> dict[str, float]:
-    from fnftg.ranking.evaluation import evaluate
+    from fnftg.ranking.evaluation import split_metrics
     from fnftg.ranking.protocols import protocol
     from fnftg.text.transformer import GraphTexts
 
@@ -102,9 +102,9 @@ def rank_with_fnftg(queries: str) -> dict[str, float]:
     assert [graph.entities.ids[row] for row in range(ENTITIES)] == list(ids), "rows are those of the vectors"
     graph = graph.with_splits(triples, {})
     model, nothing = Fixed(entities, relations), GraphTexts(None, None, ENTITIES, RELATIONS)  # type: ignore[arg-type]
-    evaluate(model, graph, nothing, "test", protocol("statik"), sample=8)  # compiles
+    split_metrics(model, graph, nothing, "test", protocol("statik"), sample=8)  # compiles
     before, start = fresh_peak(), time.perf_counter()
-    found = evaluate(model, graph, nothing, "test", protocol("statik"))
+    found = split_metrics(model, graph, nothing, "test", protocol("statik"))
     return {
         "seconds": time.perf_counter() - start,
         "grown": peak_memory() - before,

@@ -33,7 +33,7 @@ from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
 from fnftg.models.scoring import SCORES, ScoreName
 from fnftg.ranking import embedding, evaluation
 from fnftg.ranking.embedding import candidate_table
-from fnftg.ranking.evaluation import evaluate, rank_split
+from fnftg.ranking.evaluation import rank_split, split_metrics
 from fnftg.ranking.metrics import intervals, metric_values, named, pykeen_metrics
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import CHOICES, PROTOCOLS, Protocol, protocol
@@ -526,4 +526,4 @@ def test_unknown_protocol_and_empty_split_are_refused() -> None:
     graph, model = random_case(True)
     without = graph.with_splits({"train": graph.triples("train")}, {})
     with pytest.raises(FnftgError, match="no triples in val"):
-        evaluate(model, without, texts_of(without), "val", protocol("paper"))
+        split_metrics(model, without, texts_of(without), "val", protocol("paper"))

@@ -119,10 +119,10 @@ def timing(graph: KnowledgeGraph, config: RunConfig, cache: Path, limit: float) 
 
 
 def rank(run: Any, graph: KnowledgeGraph, sample: int) -> None:
-    from fnftg.ranking.evaluation import evaluate
+    from fnftg.ranking.evaluation import split_metrics
     from fnftg.ranking.protocols import protocol
 
-    evaluate(run.model, graph, run.texts, "test", protocol(run.config.training.protocol), sample)
+    split_metrics(run.model, graph, run.texts, "test", protocol(run.config.training.protocol), sample)
 
 
 def seconds_of(work: Callable[[], object]) -> float:

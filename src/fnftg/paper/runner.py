@@ -340,14 +340,14 @@ class Table:
         """The metrics by what is evaluated; FIR ranks in the whole graph, whatever the model was trained on."""
         if list(self.experiment.figures) == [TEST]:
             return {TEST: test}
-        from fnftg.ranking.evaluation import evaluate
+        from fnftg.ranking.evaluation import split_metrics
         from fnftg.ranking.protocols import protocol
 
         assert cell.data.graph is not None
         shared = (training.model, cell.data.graph, training.texts, "test", protocol(cell.config.training.protocol))
         return {
-            IND: evaluate(*shared) if cell.row.fir else test,
-            UNSEEN: evaluate(*shared, relations=cell.data.unseen),
+            IND: split_metrics(*shared) if cell.row.fir else test,
+            UNSEEN: split_metrics(*shared, relations=cell.data.unseen),
         }
 
 

@@ -22,8 +22,7 @@ from fnftg.ranking.embedding import candidate_table, triple_vectors
 from fnftg.ranking.metrics import mean_ranks, metric_values, named
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
-from fnftg.ranking.queries import Filter, Integers, Numbers
-from fnftg.ranking.queries import Queries as Queries  # noqa: PLC0414
+from fnftg.ranking.queries import Filter, Integers, Numbers, Queries
 from fnftg.text.transformer import GraphTexts
 
 MEMORY = 1 << 30  # bytes that ranking may use beside the model, the graph and its texts
@@ -54,7 +53,7 @@ class Ranking:
         return len(self.candidates) - 1 - self.known
 
 
-def evaluate(
+def split_metrics(
     model: LinkPredictor,
     graph: KnowledgeGraph,
     texts: GraphTexts,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fnftg.ego.answers import KnownAnswers
 from fnftg.ego.sampling import Hidden
 from fnftg.kg.graph import Triples
-from fnftg.ranking.evaluation import Queries
+from fnftg.ranking.queries import Queries
 
 Integers = npt.NDArray[np.int32]
 NOTHING = np.zeros(0, np.int32)

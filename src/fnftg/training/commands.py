@@ -21,12 +21,14 @@ from fnftg.training.config import RunConfig, recipe, recipes
 
 def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     chosen = parse(parser, arguments)
-    from fnftg.training.loop import read_config, run_graph
+    from fnftg.ranking.runs import RunFolder
+    from fnftg.training.loop import read_config
     from fnftg.training.loop import train as train_graph
 
     if chosen.resume:
         run = Path(chosen.resume)
-        config, graph = read_config(run), open_graph(chosen.graph or run_graph(run))
+        config = read_config(run)
+        graph = open_graph(chosen.graph) if chosen.graph else RunFolder(run).graph()
     else:
         if not chosen.graph or not chosen.output:
             parser.error("a graph and -o RUN are needed, or --resume RUN")

@@ -35,8 +35,10 @@ from fnftg.models.configs import from_dict
 from fnftg.models.predictor import LinkPredictor, Visible
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
 from fnftg.models.systems import system
-from fnftg.ranking.evaluation import Queries, evaluate
+from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
+from fnftg.ranking.queries import Queries
+from fnftg.ranking.runs import CONFIG, LOG, RunFolder
 from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
 from fnftg.text.transformer import GraphTexts
@@ -46,8 +48,6 @@ from fnftg.training.batches import Batch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.objective import Objective
 from fnftg.training.restart import Place
-
-CONFIG, LOG = "config.json", "log.csv"
 
 
 def train(
@@ -64,24 +64,8 @@ def train(
 
 def read_config(run: Path) -> RunConfig:
     """The config that a run was started with."""
-    config: RunConfig = from_dict(RunConfig, _read_start(run)["config"])
+    config: RunConfig = from_dict(RunConfig, RunFolder(run).started_with()["config"])
     return config
-
-
-def run_graph(run: Path) -> str:
-    """The store that a run was started with."""
-    store: str = _read_start(run)["graph"]
-    if not store:
-        raise FnftgError(f"{run} was trained on a graph that is no store: name the graph again.")
-    return store
-
-
-def _read_start(run: Path) -> dict[str, Any]:
-    try:
-        values: dict[str, Any] = json.loads((run / CONFIG).read_text(encoding="utf-8"))
-        return {"graph": values["graph"], "config": values["config"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FnftgError(f"{run} is not the folder of a run: it has no readable {CONFIG}.") from error
 
 
 class Run:
@@ -288,7 +272,7 @@ class Run:
         texts = replace(self.texts)
         if self.cached_by is not None:
             self.model.tt.refresh(texts)  # as whoever loads the checkpoint will see them
-        return evaluate(self.model, self.graph, texts, split, protocol(self.config.training.protocol), sample)
+        return split_metrics(self.model, self.graph, texts, split, protocol(self.config.training.protocol), sample)
 
     def finish(self) -> LinkPredictor:
         """The best weights, tested once where the graph has a test split."""
