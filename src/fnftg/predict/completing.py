@@ -40,6 +40,7 @@ FOUND = np.dtype(
     [("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")]
 )  # the probability is NaN where the model was not calibrated
 QUERIES = 4_096  # of a part
+DIGITS = 6  # of a probability, so that those that are written can be asked for
 VERSION = 1  # of the parts' format
 
 
@@ -153,7 +154,7 @@ class Search:
         calibration = self.predictor.calibration
         probabilities = np.full(scores.shape, np.nan)
         if calibration is not None:
-            probabilities = calibration.probabilities(scores, queries.labels)
+            probabilities = calibration.probabilities(scores, queries.labels).round(DIGITS)
         kept = rows >= 0
         if self.wanted.min_score is not None:
             kept &= scores >= self.wanted.min_score

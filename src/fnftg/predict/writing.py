@@ -26,7 +26,6 @@ TABLES, RDF = ("tsv", "jsonl", "parquet"), ("nt", "ttl")
 RDF_NAMES, XSD_DOUBLE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2001/XMLSchema#double"
 PROBABILITY, SCORE = "urn:fnftg:probability", "urn:fnftg:score"
 AT_A_TIME = 100_000
-DIGITS = 6  # of a probability
 
 
 def format_of(path: Path) -> str:
@@ -77,7 +76,7 @@ def frames(graph: KnowledgeGraph, found: Found, calibrated: bool) -> Iterator[pl
                 "relation": relations.gather(part["relation"].copy()),
                 "tail": entities.gather(part["tail"].copy()),
                 "score": part["score"].copy(),
-                "probability": part["probability"].round(DIGITS),
+                "probability": part["probability"].copy(),
             }
         )
         yield frame if calibrated else frame.drop("probability")

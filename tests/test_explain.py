@@ -1,0 +1,317 @@
+"""Reasons are what is computed again without them, and the triple itself is none of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from test_ranking import Here, here  # noqa: F401 (a fixture)
+
+from fnftg.ego.neighbours import Neighbours
+from fnftg.ego.sampling import Hidden
+from fnftg.ego.transformer import GraphTransformerConfig
+from fnftg.kg import KnowledgeGraph
+from fnftg.models.bow import BOW, BOWConfig
+from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.predictor import EgoConfig, Visible
+from fnftg.models.pretrained import save_pretrained
+from fnftg.models.statik import StATIK, StATIKConfig
+from fnftg.predict.drawing import DRAWN, drawing
+from fnftg.predict.explaining import Explanation, explain, layer_attention
+from fnftg.predict.predictor import Predictor, load
+from fnftg.ranking.evaluation import rank_split
+from fnftg.ranking.protocols import protocol
+from fnftg.text.encoders import TextConfig, load_encoder
+from fnftg.text.rows import GraphLines
+
+KINDS = ("red", "blue", "green", "old")
+TEXTS = {f"e{i:02}": f"{KINDS[i % 4]} thing {'<b>&' if i == 3 else ''} number {i} & so on" for i in range(40)}
+TEXTS["e05"] = "lonely"
+DRAWN_ROWS = np.random.default_rng(4).integers(0, [40, 3, 40], (220, 3)).tolist()
+HUB = [(0, 0, other) for other in range(1, 40)]  # more neighbours than are drawn
+NAMED = [(f"e{h:02}", f"r{r}", f"e{t:02}") for h, r, t in [*HUB, *DRAWN_ROWS]]
+GRAPH = KnowledgeGraph.from_triples(
+    {"train": NAMED[:200], "val": NAMED[200:230], "test": NAMED[230:]},
+    TEXTS,
+    {f"r{i}": f"relation {i}" for i in range(3)},
+)
+ENCODER = load_encoder("scratch:L-1_H-32_A-2", GraphLines(GRAPH))
+TEXT = TextConfig(encoder=ENCODER.name, width=16, training="frozen", words=4)
+EGO = EgoConfig(limit=4, evaluation_limit=1_000)
+
+
+def made_run(folder: Path, model: Any, graph: KnowledgeGraph = GRAPH) -> Path:
+    """A run as training would leave it, with random weights."""
+    store = graph.save(folder / "graph")
+    save_pretrained(model, folder / "run" / "checkpoint")
+    config = {"training": {"protocol": "statik", "seed": 1}}
+    (folder / "run" / "config.json").write_text(json.dumps({"graph": str(store.path), "config": config}))
+    return folder / "run"
+
+
+def random_model(**changes: Any) -> FnF:
+    torch.manual_seed(0)
+    config = FnFConfig(text=TEXT, ego=EGO, graph=GraphTransformerConfig(heads=2, modulated_values=True))
+    model = FnF(replace(config, **changes), ENCODER).eval()
+    for weight in model.parameters():
+        if weight.dim() == 2 and weight.requires_grad:
+            torch.nn.init.normal_(weight, std=0.3)
+    return model
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_run(tmp_path_factory.mktemp("explained"), random_model())
+
+
+@pytest.fixture(scope="module")
+def predictor(run: Path) -> Predictor:
+    return load(run)
+
+
+def score_of(
+    predictor: Predictor, triple: Any, query: Any, candidate: Any, texts: Any = None, asked: str = "tail"
+) -> float:
+    """The score by the model alone, one pass for each end, each with edges (n, 3) of its own."""
+    model, h, r, t = predictor.model, *triple
+    centre, answer, label = (h, t, r) if asked == "tail" else (t, h, r + 3)
+    vectors = []
+    for place, edges in ((centre, query), (answer, candidate)):
+        visible = Visible(texts or predictor.visible.texts, Neighbours.of(edges, 40, 3))
+        other = np.array([answer if place == centre else centre], np.int32)
+        own_label = label if place == centre else (label + 3) % 6
+        hidden = Hidden(other, np.array([own_label], np.int32))
+        egos = visible.ego_graphs(model.ego, np.array([place], np.int32), hidden)
+        with torch.no_grad():
+            found = model(visible.texts, np.array([place], np.int32), egos, np.array([label], np.int32), True)
+        vectors.append(found[1] if place == centre and not vectors else found[0])
+    return float(model.similarity(vectors[0], vectors[1]))
+
+
+TRIPLES = [tuple(map(int, row)) for row in GRAPH.triples("test")[[0, 5, 9, 14]]]
+
+
+@pytest.mark.parametrize("asked", ["tail", "head"])
+def test_score_and_rank_are_those_of_ranking(predictor: Predictor, asked: Any) -> None:
+    ranking = rank_split(predictor.model, GRAPH, predictor.visible.texts, "test", protocol("statik"))
+    row = 0 if asked == "tail" else 1
+    for place, triple in enumerate(ranking.triples.tolist()[:12]):
+        found = explain(predictor, *triple, asked=asked)
+        assert found.rank == ranking.ranks[row, place] and found.in_graph and found.hidden
+        assert found.score == pytest.approx(float(ranking.scores[row, place]), abs=1e-4)
+        assert found.candidates == ranking.others[row, place] + 1
+
+
+@pytest.mark.parametrize("asked", ["tail", "head"])
+def test_every_edge_left_out_is_what_one_by_one_recomputation_finds(predictor: Predictor, asked: Any) -> None:
+    edges = np.unique(GRAPH.all_triples(), axis=0)
+    for triple in TRIPLES[:2]:
+        found = explain(predictor, *triple, asked=asked)
+        assert found.score == pytest.approx(score_of(predictor, triple, edges, edges, asked=asked), abs=1e-4)
+        for name, side in (("query", found.query), ("candidate", found.candidate)):
+            centre = GRAPH.entities.find(side.entity.id)
+            assert side.edges, "there is something to look at"
+            for edge in side.edges:
+                step, other = edge.steps[0], GRAPH.entities.find(edge.neighbour.id)
+                ends = (centre, other) if step.direction == "out" else (other, centre)
+                removed = (ends[0], GRAPH.relations.find(step.relation), ends[1])
+                assert removed != triple, "the triple is none of its own reasons"
+                rest = edges[(edges != np.array(removed)).any(axis=1)]
+                given = (rest, edges) if name == "query" else (edges, rest)
+                score = score_of(predictor, triple, *given, asked=asked)
+                if ends[0] != ends[1]:  # of a loop the recomputation loses both directions
+                    assert edge.score_without == pytest.approx(score, abs=1e-4)
+                assert edge.effect == pytest.approx(found.score - edge.score_without, abs=1e-4)
+
+
+def test_every_word_left_out_is_what_a_graph_without_it_gives(predictor: Predictor) -> None:
+    edges = np.unique(GRAPH.all_triples(), axis=0)
+    pairs = edges[:, [0, 2]]
+    h, r, t = next(  # neither end is a neighbour of the other or of itself, where its text would be read too
+        triple
+        for triple in edges.tolist()
+        if np.isin(pairs, [triple[0], triple[2]]).all(axis=1).sum() == 1 and triple[0] and triple[0] != triple[2]
+    )
+    found = explain(predictor, h, r, t)
+    for side, row in ((found.query, h), (found.candidate, t)):
+        id_ = GRAPH.entities.ids[row]
+        words = TEXTS[id_].split()[:4]  # as many as the model reads
+        assert [word.word for word in side.words] == words
+        for place, word in enumerate(side.words):
+            changed = {**TEXTS, id_: " ".join(words[:place] + words[place + 1 :])}
+            named = {split: [names(triple) for triple in triples] for split, triples in GRAPH.splits.items()}
+            other = KnowledgeGraph.from_triples(named, changed, {f"r{i}": f"relation {i}" for i in range(3)})
+            assert other.entities.find(id_) == row
+            texts = predictor.model.texts(other)
+            score = score_of(predictor, (h, r, t), edges, edges, texts)
+            assert word.score_without == pytest.approx(score, abs=1e-4)
+
+
+def names(triple: Any) -> tuple[str, str, str]:
+    h, r, t = (int(row) for row in triple)
+    return GRAPH.entities.ids[h], GRAPH.relations.ids[r], GRAPH.entities.ids[t]
+
+
+def test_ranks_without_an_edge_are_counted_among_the_other_candidates(predictor: Predictor) -> None:
+    found = explain(predictor, *TRIPLES[2])
+    h, r, t = TRIPLES[2]
+    known = {int(tail) for head, relation, tail in GRAPH.all_triples() if (head, relation) == (h, r)} - {t}
+    others = [row for row in range(40) if row not in known | {t}]
+    egos = predictor.visible.ego_graphs(
+        predictor.model.ego, np.array([h], np.int32), Hidden(np.array([t], np.int32), np.array([r], np.int32))
+    )
+    with torch.no_grad():
+        _, point = predictor.model(
+            predictor.visible.texts, np.array([h], np.int32), egos, np.array([r], np.int32), False
+        )
+    scores = predictor.model.similarity(point, torch.from_numpy(np.array(predictor.table)))[0].numpy()[others]
+    for edge in found.candidate.edges:  # the query is the same, so are the others' scores
+        assert edge.rank_without == pytest.approx(1 + (scores > edge.score_without).sum(), abs=0.5)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_attention_sums_to_one_and_is_what_the_layer_reads_with(layers: int) -> None:
+    torch.manual_seed(1)
+    config = GraphTransformerConfig(heads=2, layers=layers, modulated_values=True)
+    model = random_model(graph=config)
+    visible = Visible(model.texts(GRAPH), Neighbours.of(GRAPH.all_triples(), 40, 3))
+    centres, labels, seen = np.array([2, 7], np.int32), np.array([1, 4], np.int32), []
+    last = model.gt.layers[-1]  # type: ignore[union-attr]
+    hook = last.register_forward_hook(lambda layer, inputs, output: seen.append((inputs, output)))
+    model(visible.texts, centres, visible.ego_graphs(model.ego, centres, None), labels, True)
+    hook.remove()
+    (inputs, output), (x, nodes, kinds, edges) = seen[0], seen[0][0]
+    offsets, weights = layer_attention(last, *inputs)
+    assert len(weights) == len(edges.nodes) + len(x)
+    values = last.split(last.value(last.before_attention(nodes))[edges.nodes] * last.modulation(kinds)[1][edges.labels])
+    own = last.split(last.value(last.before_attention(x)))
+    for row in range(len(x)):
+        share = weights[offsets[row] : offsets[row + 1]]
+        assert torch.allclose(share.sum(0), torch.ones(2), atol=1e-5)
+        read = share[0][:, None] * own[row]
+        read = read + (share[1:, :, None] * values[edges.offsets[row] : edges.offsets[row + 1]]).sum(0)
+        assert torch.allclose(last.after_attention(x[row], read.flatten()), output[row], atol=1e-4)
+
+
+def test_attention_of_query_and_candidate_sums_to_one(predictor: Predictor) -> None:
+    found = explain(predictor, *TRIPLES[0])
+    for side in (found.query, found.candidate):
+        paid = np.array([side.own_attention, *(edge.attention for edge in side.edges)])  # (1 + edges, heads)
+        assert np.allclose(paid.sum(axis=0), 1, atol=1e-5) and (paid >= 0).all()
+
+
+def test_a_triple_that_is_not_hidden_shows_and_one_that_is_not_there_is_explained_too(predictor: Predictor) -> None:
+    h, r, t = TRIPLES[0]
+    shown = explain(predictor, h, r, t, hide=False)
+    ends = {(edge.neighbour.id, edge.steps[0].relation, edge.steps[0].direction) for edge in shown.query.edges}
+    assert (GRAPH.entities.ids[t], GRAPH.relations.ids[r], "out") in ends and not shown.hidden and shown.in_graph
+    known = {tuple(row) for row in GRAPH.all_triples().tolist()}
+    absent = next((h, 1, other) for other in range(40) if (h, 1, other) not in known)
+    found = explain(predictor, *absent)
+    assert not found.in_graph and not found.hidden and 1 <= found.rank <= found.candidates
+
+
+def test_nearest_triples_are_those_of_brute_force(predictor: Predictor) -> None:
+    h, r, t = (int(row) for row in GRAPH.triples("train")[50])
+    found = explain(predictor, h, r, t)
+    ends = []
+    for place, other, label in ((h, t, r), (t, h, r + 3)):
+        hidden = Hidden(np.array([other], np.int32), np.array([label], np.int32))
+        egos = predictor.visible.ego_graphs(predictor.model.ego, np.array([place], np.int32), hidden)
+        with torch.no_grad():
+            ends.append(
+                predictor.model(predictor.visible.texts, np.array([place], np.int32), egos, None, True)[0][0].numpy()
+            )
+    table = np.array(predictor.table)
+    others = {tuple(row) for row in GRAPH.triples("train").tolist() if row[1] == r} - {(h, r, t)}
+    by_hand = sorted(float(np.abs(ends[0] - table[a]).sum() + np.abs(ends[1] - table[b]).sum()) for a, _, b in others)
+    assert [near.distance for near in found.nearest] == pytest.approx(by_hand[:5], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["fnf-t", "bow", "statik", "two hops", "query text"])
+def test_systems_give_the_reasons_that_they_have(kind: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    models: dict[str, Any] = {
+        "fnf-t": lambda: random_model(ego_graphs=False, relation_conditioning=False),
+        "bow": lambda: BOW(BOWConfig(text=replace(TEXT, training="finetune", width=None)), ENCODER, 3),
+        "statik": lambda: StATIK(StATIKConfig(text=TEXT, ego=EGO), ENCODER, 3),
+        "two hops": lambda: random_model(ego=replace(EGO, evaluation_limit=4, hops=2, second_limit=2)),
+        "query text": lambda: random_model(text=replace(TEXT, training="finetune", query="text")),
+    }
+    predictor = load(made_run(tmp_path, models[kind]().eval()))
+    found = explain(predictor, *TRIPLES[0])
+    ranking = rank_split(predictor.model, GRAPH, predictor.visible.texts, "test", protocol("statik"))
+    assert found.rank == ranking.ranks[0, 0] and found.query.words
+    assert bool(found.query.edges) == (kind not in ("fnf-t", "bow"))
+    assert (found.query.own_attention is not None) == (kind in ("two hops", "query text"))
+    if kind == "two hops":
+        assert any(len(edge.steps) == 2 for edge in found.query.edges)
+    ElementTree.fromstring(drawing(found))
+
+
+# The drawing and the command
+
+
+def words_in(svg: str) -> str:
+    return " ".join("".join(element.itertext()) for element in ElementTree.fromstring(svg).iter())
+
+
+def test_drawing_is_well_formed_escaped_and_sums_up_what_is_too_much(predictor: Predictor) -> None:
+    h, r, t = next(tuple(map(int, row)) for row in GRAPH.triples("train") if row[0] == 0 and row[2] == 3)
+    found = explain(predictor, h, r, t)
+    svg = drawing(found)
+    assert len(found.query.edges) > DRAWN and f"and {len(found.query.edges) - DRAWN} more" in words_in(svg)
+    assert "<b>&" in words_in(svg) and "<b>" not in svg
+    root = ElementTree.fromstring(svg)
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.tag == f"{space}svg" and root[0].get("fill") == "#FFFFFF"
+    lines = [line for line in root.iter(f"{space}line") if line.get("marker-end")]
+    assert len(lines) == sum(min(len(side.edges), DRAWN) for side in (found.query, found.candidate))
+    widths = sorted((float(str(line.get("stroke-width"))) for line in lines), reverse=True)
+    effects = sorted(
+        (abs(edge.effect) for side in (found.query, found.candidate) for edge in side.edges[:DRAWN]), reverse=True
+    )
+    assert widths == pytest.approx([1 + 8 * effect / effects[0] for effect in effects], abs=0.01)
+
+
+def test_control_characters_do_not_break_a_drawing(predictor: Predictor) -> None:
+    found = explain(predictor, *TRIPLES[0])
+    odd: Explanation = replace(found, head=replace(found.head, name="a\x00\x1b\ud800<&>\"'"))
+    ElementTree.fromstring(drawing(odd).encode())
+
+
+def test_explain_prints_tables_json_and_a_file(run: Path, tmp_path: Path, here: Here) -> None:  # noqa: F811
+    h, r, t = (GRAPH.entities.ids[TRIPLES[0][0]], GRAPH.relations.ids[TRIPLES[0][1]], GRAPH.entities.ids[TRIPLES[0][2]])
+    table = here("explain", run, h, r, t)
+    assert table.returncode == 0 and "hidden, as in evaluation" in table.stdout and "rank without it" in table.stdout
+    assert "nearest training triples" in table.stdout and "attention" in table.stdout.lower()
+    result = here("explain", run, h, r, t, "--json", "--svg", tmp_path / "why.svg")
+    found = json.loads(result.stdout)
+    assert found["hidden"] and found["asked"] == "tail" and found["probability"] is None and found["query"]["edges"]
+    ElementTree.parse(tmp_path / "why.svg")
+    again = here("explain", run, h, r, t, "--svg", tmp_path / "why.svg")
+    assert again.returncode == 1 and "--force" in again.stderr
+    shown = json.loads(here("explain", run, h, r, t, "--json", "--no-hide-target", "--asked", "head").stdout)
+    assert not shown["hidden"] and shown["in_graph"] and shown["asked"] == "head"
+
+
+def test_bad_questions_get_one_sentence(run: Path, tmp_path: Path, here: Here) -> None:  # noqa: F811
+    for arguments, words in (
+        (("nobody", "r0", "e01"), "nobody"),
+        (("e01", "likes", "e02"), "likes"),
+        (("e01", "r0", " "), "empty"),
+    ):
+        result = here("explain", run, *arguments)
+        assert result.returncode == 1 and words in result.stderr and result.stderr.count("\n") == 1, result.stderr
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    (copy / "config.json").write_text(json.dumps({"graph": str(tmp_path / "gone"), "config": {}}))
+    result = here("explain", copy, "e01", "r0", "e02")
+    assert result.returncode == 1 and "is gone" in result.stderr and result.stderr.count("\n") == 1
