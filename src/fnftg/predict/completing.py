@@ -114,8 +114,8 @@ def grouped(graph: KnowledgeGraph, wanted: Wanted) -> list[Group]:
     count = len(graph.relations)
     relations = np.arange(count) if wanted.relations is None else np.unique(wanted.relations)
     labels = np.concatenate([relations, relations + count] if wanted.both else [relations]).astype(np.int32)
-    entities = np.arange(len(graph.entities)) if wanted.entities is None else np.unique(wanted.entities)
-    entities = entities.astype(np.int32)
+    chosen = np.arange(len(graph.entities)) if wanted.entities is None else np.unique(wanted.entities)
+    entities = chosen.astype(np.int32)
     if not wanted.types:
         return [Group(entities, labels, None)]
     triples = graph.all_triples()
