@@ -151,11 +151,10 @@ FRUGAL: dict[str, Any] = {
     },
 }
 PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
-
-
 FRUGAL_TEXT = {"encoder": "minilm", "training": "frozen", "query": "vector", "width": 256}
 SHARP = {"training": {"loss": {"temperature": 0.5}}}  # for vectors of length 1, which are never far apart
-FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {  # upon the frugal training: as published, but for the frozen encoder
+# Published architectures with the frugal encoder, width, loss and batch: what a system adds to these.
+FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {
     "bow": SHARP,
     "dkrl": SHARP,
     "blp": SHARP,
