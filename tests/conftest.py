@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores; to be said before torch is loaded
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from fnftg.kg import KnowledgeGraph
 
 ROOT = Path(__file__).parents[1]
