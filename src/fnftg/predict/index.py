@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 
 HNSW, FILE, ROWS, ABOUT = "hnsw", "index.faiss", "rows.npy", "about.json"
-LINKS, BUILDING = 32, 80  # of each vector, and how many are looked at while it is built
+LINKS, BUILDING = 16, 40  # of each vector, and how many are looked at while it is built
 EFFORTS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # vectors looked at in a search
 ENOUGH, MEASURED, BEST = 0.97, 200, 10  # recall to reach, queries that it is measured with, answers of each
 STALE = 0.2  # share of skipped places from which on it is built anew
