@@ -1,0 +1,204 @@
+"""How fast is a single answer? For known and new entities of a graph, and among millions of candidates.
+
+    python benchmarks/predict.py [--run RUN] [--candidates 4600000] [--threads 2] [--json]
+
+RUN is a run on WN18RR_IND with minilm frozen; without one, a made-up graph of that size and an untrained model take its
+place: latency does not depend on what was learnt. RUN is copied first, and nothing is written into it. Takes an hour,
+10 GB of disk and 16 GB of memory, nearly all of it for building the index. Each phase runs in a process of its own. The
+exit code is 1 where a limit is not met.
+
+The made-up candidates vary in 24 directions, with noise in all 256: as learnt vectors do, and unlike uniform noise, for
+which no index can help. Questions are drawn like candidates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import measuring
+import numpy as np
+import torch
+from measuring import GIGABYTE, Figure, run
+
+from fnftg.console import say
+
+LIBRARIES = ("fnftg", "faiss-cpu", "numpy", "numba", "torch", "transformers")
+ENTITIES, TRIPLES, RELATIONS = 40_943, 93_003, 11  # of WN18RR_IND
+WIDTH, DIRECTIONS, NOISE, BLOCK, SEED = 256, 24, 0.5, 100_000, 0
+ASKED, EXACT, WARM = 101, 11, 5  # times that each latency is measured, and before that
+
+
+def make_run(folder: str) -> dict[str, float]:
+    """A made-up graph of WN18RR_IND's size, and an untrained frugal model."""
+    from fnftg.kg import import_graph
+    from fnftg.kg.synth import write_synthetic
+    from fnftg.models.configs import from_dict
+    from fnftg.models.fnf import FnF
+    from fnftg.models.pretrained import save_pretrained
+    from fnftg.text.encoders import load_encoder
+    from fnftg.training.config import RunConfig, recipe
+
+    place = Path(folder)
+    write_synthetic(place / "files", ENTITIES, TRIPLES, RELATIONS, words=24)
+    import_graph(place / "files", place / "graph")
+    config: RunConfig = from_dict(RunConfig, recipe("frugal"))
+    model: Any = FnF(config.model, load_encoder(config.model.text.encoder))  # type: ignore[arg-type]
+    (place / "run").mkdir()
+    save_pretrained(model, place / "run" / "checkpoint")
+    (place / "run" / "config.json").write_text(json.dumps({"graph": str(place / "graph"), "config": {}}))
+    return {}
+
+
+def single_answers(folder: str, threads: str) -> dict[str, float]:
+    """Milliseconds of one question after another: known entities, new ones with text alone, and with edges."""
+    import fnftg
+    from fnftg.predict.questions import NewEntity
+
+    torch.set_num_threads(int(threads))
+    start = time.perf_counter()
+    predictor = fnftg.load(folder)
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    predictor = fnftg.load(folder)
+    again = time.perf_counter() - start
+    generator = np.random.default_rng(SEED)
+    rows, relation = generator.integers(0, len(predictor.graph.entities), (ASKED + WARM, 4)).tolist(), 0
+    texts = [" ".join(predictor.graph.entities.texts[row[0]].split()[::-1]) for row in rows]  # of no entity
+
+    def known(number: int) -> Any:
+        return predictor.tails(rows[number][0], relation)
+
+    def text_alone(number: int) -> Any:
+        return predictor.tails(NewEntity(texts[number]), relation)
+
+    def with_edges(number: int) -> Any:
+        return predictor.tails(NewEntity(texts[number], [(relation, row) for row in rows[number][1:]]), relation)
+
+    asked = {ask.__name__: median(ask, ASKED) for ask in (known, text_alone, with_edges)}
+    return {**asked, "first_load": first, "load": again, "entities": float(len(predictor.graph.entities))}
+
+
+def make_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
+    """Vectors on disk, block by block."""
+    from fnftg.predict.updating import write_rows
+
+    torch.set_num_threads(int(threads))
+    count = int(candidates)
+    starts = range(0, count, BLOCK)
+    parts = (drawn(start, min(BLOCK, count - start)) for start in starts)
+    write_rows(Path(folder) / "table.npy", count, WIDTH, parts)
+    return {}
+
+
+def exact(folder: str, threads: str) -> dict[str, float]:
+    from fnftg.ranking.answers import top_answers
+
+    torch.set_num_threads(int(threads))
+    table, points, model = opened(folder)
+    nobody, nothing = np.zeros(2, np.int64), np.zeros(0, np.int64)
+    ask = median(lambda number: top_answers(model, points[[number]], table, nobody, nothing, 10), EXACT, warm=2)
+    return {"milliseconds": ask}
+
+
+def hnsw(folder: str, threads: str) -> dict[str, float]:
+    """Built over all candidates, with recall as it measures it itself, on questions it was not tuned with too."""
+    import faiss
+
+    from fnftg.predict.index import NearestIndex
+    from fnftg.ranking.answers import top_answers
+
+    torch.set_num_threads(int(threads))
+    faiss.omp_set_num_threads(int(threads))
+    table, points, model = opened(folder)
+    own, held_out = np.split(points, 2)
+    start = time.perf_counter()
+    index = NearestIndex.built(model, table, own)
+    built = time.perf_counter() - start
+    nobody, nothing = np.zeros(len(held_out) + 1, np.int64), np.zeros(0, np.int64)
+    best = top_answers(model, held_out, table, nobody, nothing, 10)[1]
+    found = index.search(model, table, held_out, nobody, nothing, 10)[1]
+    recall = float((best[:, :, None] == found[:, None, :]).any(2).mean())
+    ask = median(lambda number: index.search(model, table, held_out[[number]], nobody[:2], nothing, 10), ASKED)
+    return {"milliseconds": ask, "seconds": built, "recall": recall, "own_recall": index.recall, "effort": index.effort}
+
+
+def median(ask: Callable[[int], Any], times: int, warm: int = WARM) -> float:
+    """Milliseconds of ask(number), each number once."""
+    took = []
+    for number in range(times + warm):
+        start = time.perf_counter()
+        ask(number)
+        took.append(1000 * (time.perf_counter() - start))
+    return statistics.median(took[warm:])
+
+
+def drawn(seed: int, count: int) -> Any:
+    directions = np.random.default_rng(SEED).normal(size=(DIRECTIONS, WIDTH)).astype(np.float32)
+    generator = np.random.default_rng([SEED, seed, count])
+    coordinates = generator.standard_normal((count, DIRECTIONS), np.float32)
+    return coordinates @ directions + np.float32(NOISE) * generator.standard_normal((count, WIDTH), np.float32)
+
+
+def opened(folder: str) -> tuple[Any, Any, Any]:
+    """The table as a predictor maps it, points of questions, and a model whose scores are distances."""
+    table = np.load(Path(folder) / "table.npy", mmap_mode="c")
+    return table, drawn(1 << 40, 2 * (ASKED + WARM)), SimpleNamespace(by_distance=True, width=WIDTH)
+
+
+def measure(options: argparse.Namespace) -> list[Figure]:
+    figures = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if options.run:
+            shutil.copytree(options.run, folder / "run", ignore=shutil.ignore_patterns("answers"))
+        else:
+            say("Making up a graph of the size of WN18RR_IND …")
+            run(make_run, folder)
+        say("Asking about known and new entities …")
+        single = run(single_answers, folder / "run", options.threads)
+        figures += [
+            Figure("candidates of the run", single["entities"], ""),
+            Figure("load for the first time: embed all", single["first_load"], "s"),
+            Figure("load", single["load"], "s"),
+            Figure("known entity, top 10, median", single["known"], "ms", limit=15),
+            Figure("new entity, text alone, top 10, median", single["text_alone"], "ms", limit=60),
+            Figure("new entity, text and 3 edges, top 10, median", single["with_edges"], "ms", limit=60),
+        ]
+        shutil.rmtree(folder / "run")
+        if options.candidates:
+            count = f"{options.candidates:,} × {WIDTH}"
+            say(f"Making up {count} candidates, and searching them …")
+            run(make_table, folder, options.candidates, options.threads)
+            everything = run(exact, folder, options.threads)
+            say("Building an index of them …")
+            index = run(hnsw, folder, options.threads)
+            figures += [
+                Figure(f"{count}: exact, median", everything["milliseconds"], "ms", limit=1500),
+                Figure(f"{count}: index, median", index["milliseconds"], "ms", limit=20),
+                Figure("recall@10 of the index, on other questions", index["recall"], "", limit=0.95, at_least=True),
+                Figure("recall@10 of the index, as shown to users", index["own_recall"], ""),
+                Figure("times faster than exact", everything["milliseconds"] / index["milliseconds"], "×"),
+                Figure("vectors looked at", index["effort"], ""),
+                Figure("building the index", index["seconds"], "s"),
+                Figure("index: peak memory", index["peak"] / GIGABYTE, "GB"),
+            ]
+    return figures
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--candidates", type=int, default=4_600_000, help="0 leaves this part out")
+    parser.add_argument("--threads", type=int, default=2)
+    phases = (make_run, single_answers, make_table, exact, hnsw)
+    sys.exit(measuring.main(parser, phases, measure, LIBRARIES))
