@@ -153,6 +153,7 @@ FRUGAL: dict[str, Any] = {
 PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
 FRUGAL_TEXT = {"encoder": "minilm", "training": "frozen", "query": "vector", "width": 256}
 SHARP = {"training": {"loss": {"temperature": 0.5}}}  # for vectors of length 1, which are never far apart
+FRUGAL_T = {"model": {"ego_graphs": False, "relation_conditioning": False, "normalise": True}, **SHARP}  # FnF-T
 # Published architectures with the frugal encoder, width, loss and batch: what a system adds to these.
 FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {
     "bow": SHARP,
@@ -169,11 +170,13 @@ FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {
 
 
 def recipe(name: str) -> dict[str, Any]:
-    """The fields that a named recipe sets: frugal, frugal-blp and so on for the other systems, or dataset-size such as
-    wn18rr-tiny (the paper's FnF-TG)."""
+    """The fields that a named recipe sets: frugal, frugal-t (FnF-T), frugal-blp and so on for the other systems, or
+    dataset-size such as wn18rr-tiny (the paper's FnF-TG)."""
     if name == "frugal":
         return {"system": "fnf", **FRUGAL}
     first, _, second = name.partition("-")
+    if name == "frugal-t":
+        return merged({"system": "fnf", **FRUGAL}, FRUGAL_T)
     if first == "frugal" and second in FRUGAL_SYSTEMS:
         base = {"system": second, "model": {"text": FRUGAL_TEXT}, "training": FRUGAL["training"]}
         return merged(base, FRUGAL_SYSTEMS[second])
@@ -184,7 +187,7 @@ def recipe(name: str) -> dict[str, Any]:
 
 def recipes() -> list[str]:
     paper = [f"{dataset}-{size}" for dataset in PAPER_DATASETS for size in SIZES]
-    return ["frugal", *(f"frugal-{name}" for name in FRUGAL_SYSTEMS), *paper]
+    return ["frugal", "frugal-t", *(f"frugal-{name}" for name in FRUGAL_SYSTEMS), *paper]
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
