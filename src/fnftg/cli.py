@@ -42,7 +42,9 @@ COMMANDS = {
     ),
     "split fir": Command(LOOK, "fnftg.kg.commands.split:fir", "Take the rarest relations out of train."),
     "split support": Command(LOOK, "fnftg.kg.commands.split:support", "Make part of the new entities' edges visible."),
-    "train": Command(MODEL, "fnftg.training.commands:train", "Train FnF-TG or another system; stop and resume at will."),
+    "train": Command(
+        MODEL, "fnftg.training.commands:train", "Train FnF-TG or another system; stop and resume at will."
+    ),
     "evaluate": Command(MODEL, "fnftg.ranking.commands:evaluate", "Rank a split under a protocol, beside baselines."),
     "report": Command(MODEL, "fnftg.ranking.commands:report", "Write a page with pictures of how good a run is."),
     "predict": Command(

@@ -16,7 +16,7 @@ MOST = 1_000  # candidates of a query: more would only add misses
 def calibrate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     from fnftg.ranking.calibration import FILE, LEAST, METHODS
 
-    parser.description = f"""\
+    parser.description = f"""{parser.description}\n
 Turns scores into probabilities, from the queries of a split whose answers are known.
 
 Each query is asked as in evaluation, under the protocol that the run was trained with: the triple hidden, other known

@@ -15,7 +15,7 @@ SHOWN, MEASURED = 10, 1_000  # triples in the table; the first so many are compa
 
 
 def complete(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    parser.description = """\
+    parser.description = f"""{parser.description}\n
 Asks for the tails of every entity and relation, and writes the likeliest triples that the graph does not have, best
 first. All entities are asked about and all are candidates, unless --types or --entities say otherwise.
 

@@ -13,7 +13,7 @@ SHOWN = 10  # edges and words in a table
 
 
 def explain(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    parser.description = """\
+    parser.description = f"""{parser.description}\n
 Says why the model gives TAIL as an answer to (HEAD, RELATION, ?): what the centre of each ego-graph paid attention to,
 how score and rank would change without each edge and without each word, and which training triples are nearest. Every
 change is computed, not estimated; the other edges stay as they were drawn.
