@@ -22,6 +22,8 @@ from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
 from fnftg.models.predictor import LinkPredictor
 from fnftg.models.pretrained import from_pretrained
+from fnftg.ranking.evaluation import split_metrics
+from fnftg.ranking.protocols import protocol
 from fnftg.training import loop
 from fnftg.training.config import RunConfig, merged, recipe, recipes
 from fnftg.training.loop import train
@@ -127,7 +129,7 @@ def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tm
     assert metrics["test"]["mrr"] > 5 * sum(1 / i for i in range(1, 241)) / 240
     model = from_pretrained(tmp_path / "run")
     texts = model.texts(graph)
-    again = loop.evaluate(model, graph, texts, "test", loop.protocol("statik"))
+    again = split_metrics(model, graph, texts, "test", protocol("statik"))
     assert again["mrr"] == pytest.approx(metrics["test"]["mrr"], abs=1e-6)
     assert "MRR" in (tmp_path / "run" / "checkpoint" / "README.md").read_text()
 
