@@ -24,7 +24,6 @@ from fnftg.models.predictor import LinkPredictor
 from fnftg.models.pretrained import from_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
-from fnftg.training import loop
 from fnftg.training.config import RunConfig, merged, recipe, recipes
 from fnftg.training.loop import train
 
