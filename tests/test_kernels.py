@@ -430,3 +430,18 @@ def test_offsets_that_do_not_fit_are_refused(offsets: list[Any]) -> None:
             function(torch.zeros(4, 2), torch.tensor(offsets, dtype=torch.int64))
     with pytest.raises(ValueError, match="do not fit"):
         attend(torch.zeros(1, 2, 3), torch.zeros(4, 2, 5), torch.zeros(4, 2, 5), ragged([4]))
+
+
+@pytest.mark.parametrize("width", [5, 16])
+def test_pairs_of_a_file_are_those_of_the_array(width: int, tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    candidates = generator.normal(size=(100, width)).astype(np.float32)
+    queries = generator.normal(size=(7, width)).astype(np.float32)
+    rows, others = generator.integers(0, 7, 300), generator.integers(0, 100, 300)
+    np.save(tmp_path / "candidates.npy", candidates)
+    mapped = np.load(tmp_path / "candidates.npy", mmap_mode="r")
+    expected = l1_pairs(queries, candidates, rows, others)
+    for memory in (1, 1000, 1 << 20):
+        assert np.array_equal(l1_pairs(queries, mapped, rows, others, memory), expected)
+    none = np.zeros(0, np.int64)
+    assert l1_pairs(queries, mapped, none, none).shape == (0,)

@@ -7,6 +7,7 @@ worst rank everywhere.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 from collections.abc import Callable
 from threading import Lock
@@ -23,7 +24,6 @@ from fnftg.kernels.threads import LEAST_WORK, in_parallel
 
 Rows = npt.NDArray[Any] | Tensor
 MEMORY = 1 << 28  # bytes of candidates that are held at a time
-FAULT = 1 << 16  # bytes that become resident when one row of a file is touched: Linux maps its surroundings too
 
 
 def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY) -> tuple[Numbers, Numbers]:
@@ -83,23 +83,34 @@ def l1_pairs(
         raise ValueError(f"Pairs need as many query rows as candidate rows, not {len(rows):,} and {len(others):,}.")
     distances = np.empty(len(rows), np.float32)
 
-    def fill(block: Floats, part: slice, other: Numbers) -> None:
-        own, result = rows[part], distances[part]
+    def fill(block: Floats, own: Numbers, other: Numbers, result: Floats) -> None:
+        in_parallel(
+            lambda start, stop: fill_pairs(asked, block, own, other, result, start, stop), len(own), 4 * asked.shape[1]
+        )
 
-        def some_pairs(start: int, stop: int) -> None:
-            fill_pairs(asked, block, own, other, result, start, stop)
-
-        in_parallel(some_pairs, len(own), 4 * asked.shape[1])
-
-    as_it_is = found.dtype == np.float32 and found.flags.c_contiguous and found.shape[1] % LANES == 0
-    step = max(memory // max(4 * found.shape[1], FAULT), 1)
-    for first in range(0, len(rows), step):
-        part = slice(first, first + step)
-        if as_it_is:
-            fill(rows_of_lanes(found), part, others[part])
-        else:  # only the rows that are asked for are made ready
-            fill(rows_of_lanes(found[others[part]]), part, _row_numbers(np.arange(len(others[part])), len(others)))
-        _forget(found)
+    if found.dtype != np.float32 or not found.flags.c_contiguous or found.shape[1] % LANES:
+        step = _rows_within(memory, found)
+        for first in range(0, len(rows), step):  # only the rows that are asked for are made ready
+            part = slice(first, first + step)
+            ready = rows_of_lanes(found[others[part]])
+            fill(ready, rows[part], _row_numbers(np.arange(len(ready)), len(ready)), distances[part])
+            _forget(found)
+    elif _mapping(found) is None:
+        fill(rows_of_lanes(found), rows, others, distances)
+    else:  # touching one row of a file brings in its surroundings, megabytes even: so one part of it after the other
+        order = np.argsort(others, kind="stable")
+        step = _rows_within(memory, found)
+        bounds = np.searchsorted(others[order], np.arange(0, len(found) + step, step))
+        for start, stop in itertools.pairwise(bounds.tolist()):
+            part_of_file = order[start:stop]
+            result = np.empty(stop - start, np.float32)
+            own, other = (
+                _row_numbers(numbers[part_of_file], size)
+                for numbers, size in ((rows, len(asked)), (others, len(found)))
+            )
+            fill(rows_of_lanes(found), own, other, result)
+            distances[part_of_file] = result
+            _forget(found)
     return distances
 
 
@@ -182,13 +193,21 @@ def _rows_within(memory: int, candidates: npt.NDArray[Any]) -> int:
 
 def _forget(block: npt.NDArray[Any]) -> None:
     """Lets go of the pages of a read-only file mapping; they would stay resident beyond the memory that was granted."""
-    mapped: Any = block
-    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
-        mapped = mapped.base
-    if not isinstance(mapped, np.memmap) or mapped.mode != "r" or not hasattr(mmap, "MADV_DONTNEED"):
+    pages = _mapping(block)
+    if pages is None:
         return
-    pages: mmap.mmap = getattr(mapped, "_mmap")  # noqa: B009 (numpy's stubs do not know it)
     start = block.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
     first, last = (place // mmap.PAGESIZE * mmap.PAGESIZE for place in (start, start + block.nbytes))
     if first < last:
         pages.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def _mapping(block: npt.NDArray[Any]) -> mmap.mmap | None:
+    """The read-only file mapping that an array looks into, if it does and pages can be let go of here."""
+    mapped: Any = block
+    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+        mapped = mapped.base
+    if not isinstance(mapped, np.memmap) or mapped.mode != "r" or not hasattr(mmap, "MADV_DONTNEED"):
+        return None
+    pages: mmap.mmap = getattr(mapped, "_mmap")  # noqa: B009 (numpy's stubs do not know it)
+    return pages
