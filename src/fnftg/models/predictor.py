@@ -49,6 +49,10 @@ class EgoConfig:
         if self.hops not in (1, 2) or self.directions not in ("both", "out") or self.method not in ("uniform", "rare"):
             raise FnftgError("Ego-graphs have hops 1 or 2, directions both or out, method uniform or rare.")
 
+    @property
+    def limit_at_evaluation(self) -> int:
+        return self.limit if self.evaluation_limit is None else self.evaluation_limit
+
 
 NO_EGO_GRAPHS = EgoConfig(limit=0)
 
@@ -70,7 +74,7 @@ class Visible:
         training: bool = False,
     ) -> EgoGraphs:
         """The sampled ego-graphs; outside training they depend on the centre alone, not on the batch."""
-        limit = config.limit if training or config.evaluation_limit is None else config.evaluation_limit
+        limit = config.limit if training else config.limit_at_evaluation
         if limit == 0:
             return EgoGraphs(np.zeros(len(centres) + 1, np.int64), centres[:0], centres[:0])
         streams = centres.astype(np.int64) if streams is None else streams

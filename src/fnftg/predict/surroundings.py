@@ -33,7 +33,7 @@ class Edges:
 def changed_centres(base: Neighbours, added: Edges, entities: int, relations: int, ego: EgoConfig) -> Numbers:
     """The centres whose ego-graphs may differ once the edges are added, new entities included; ascending."""
     new = np.arange(len(base), entities)
-    limit = evaluation_limit(ego)
+    limit = ego.limit_at_evaluation
     if limit == 0:
         return new
     touched = np.unique(np.concatenate([added.centres, new]))
@@ -121,10 +121,6 @@ def joined(parts: list[EgoGraphs]) -> EgoGraphs:
         np.concatenate([part.labels for part in parts]),
         np.concatenate(seconds) if seconds else None,
     )
-
-
-def evaluation_limit(ego: EgoConfig) -> int:
-    return ego.limit if ego.evaluation_limit is None else ego.evaluation_limit
 
 
 def _within(edges: Edges, centres: Numbers) -> Edges:

@@ -35,23 +35,12 @@ def filtered_counts(
     memory: int,
 ) -> Counts:
     """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …]."""
-    count = by_distance if model.by_distance else by_similarity
-    return count(model, points, true_vectors, table, offsets, known, memory)
-
-
-def by_distance(
-    model: LinkPredictor,
-    points: Floats,
-    true_vectors: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Numbers,
-    memory: int,
-) -> Counts:
-    """By L1 distances; the known answers are counted once more alone, and subtracted."""
+    if not model.by_distance:
+        return by_similarity(model, points, true_vectors, table, offsets, known, memory)
     rows = np.arange(len(points))
     distances = l1_pairs(points, true_vectors, rows, rows)
     better, equal = count_ranks(points, table, distances, memory)
+    # the known answers are counted once more alone, and subtracted
     known_better, known_equal = count_known(points, table, distances, offsets, known, memory)
     return Counts(better - known_better, equal - known_equal, -distances)
 

@@ -73,9 +73,8 @@ def triple_vectors(
 
 def parts(ego: EgoConfig, visible: Visible, centres: Integers, width: int, memory: int) -> Iterator[slice]:
     """Consecutive parts of the centres whose ego-graphs fit into the memory, none of them empty."""
-    limit = ego.limit if ego.evaluation_limit is None else ego.evaluation_limit
     offsets = visible.neighbours.offsets
-    edges = np.minimum(offsets[centres + 1] - offsets[centres], limit)  # (n,)
+    edges = np.minimum(offsets[centres + 1] - offsets[centres], ego.limit_at_evaluation)  # (n,)
     most = max(memory // (4 * width * COPIES), 1)
     costs = np.maximum(1 + edges * (1 if ego.hops == 1 else 1 + ego.second_limit), -(-most // MOST_CENTRES))
     group = (np.cumsum(costs) - 1) // most
