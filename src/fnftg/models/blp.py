@@ -42,8 +42,7 @@ class BLP(TextOnly):
 
     def __init__(self, config: BLPConfig, encoder: Encoder, relations: int):
         tt = TextProjection(config.text, encoder)
-        normalise = config.score == "transe" if config.normalise is None else config.normalise
-        super().__init__(tt.width, relations, config.relations, config.score, normalise)
+        super().__init__(tt.width, relations, config.relations, config.score, config.normalise)
         self.config, self.tt = config, tt
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:

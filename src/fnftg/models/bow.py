@@ -45,8 +45,7 @@ class BOW(TextOnly):
 
     def __init__(self, config: BOWConfig, encoder: Encoder, relations: int):
         tt = WordEmbeddings(config.text, encoder)
-        normalise = config.score == "transe" if config.normalise is None else config.normalise
-        super().__init__(config.text.width or tt.width, relations, config.relations, config.score, normalise)
+        super().__init__(config.text.width or tt.width, relations, config.relations, config.score, config.normalise)
         self.config, self.tt = config, tt
         self.projection = nn.Linear(tt.width, self.width, bias=False) if config.text.width else nn.Identity()
 

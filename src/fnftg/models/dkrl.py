@@ -53,8 +53,7 @@ class DKRL(TextOnly):
 
     def __init__(self, config: DKRLConfig, encoder: Encoder, relations: int):
         tt = WordEmbeddings(config.text, encoder)
-        normalise = config.score == "transe" if config.normalise is None else config.normalise
-        super().__init__(config.text.width or tt.width, relations, config.relations, config.score, normalise)
+        super().__init__(config.text.width or tt.width, relations, config.relations, config.score, config.normalise)
         self.config, self.tt = config, tt
         self.first, self.second = WidthTwo(tt.width, self.width), WidthTwo(self.width, self.width)
 

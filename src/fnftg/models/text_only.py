@@ -18,11 +18,12 @@ from fnftg.text.transformer import GraphTexts
 class TextOnly(LinkPredictor):
     """A system that gives `encode` is a whole one."""
 
-    def __init__(self, width: int, relations: int, source: RelationsFrom, score: ScoreName, normalise: bool):
+    def __init__(self, width: int, relations: int, source: RelationsFrom, score: ScoreName, normalise: bool | None):
         super().__init__()
         if score in ("complex", "simple") and width % 2:
             raise FnftgError(f"The score {score} needs an even width, not {width}.")
-        self.width, self.relations, self.score, self.normalise = width, relations, score, normalise
+        self.width, self.relations, self.score = width, relations, score
+        self.normalise = score == "transe" if normalise is None else normalise  # as published
         self.ego, self.by_distance = NO_EGO_GRAPHS, score == "transe"
         self.relation = Relations(source, relations, width, self.system)
 
