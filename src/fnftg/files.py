@@ -34,8 +34,8 @@ def new_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[
     _remove_abandoned(target)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     with _full_disk_is_a_sentence(target), contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, partial, ignore_errors=True)  # first: an interrupt may come right after mkdir
         partial.mkdir()
-        stack.callback(shutil.rmtree, partial, ignore_errors=True)
         lock = stack.enter_context(open(partial / LOCK, "w"))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield partial
