@@ -26,6 +26,7 @@ from fnftg.models.statik import StATIK, StATIKConfig
 from fnftg.predict.drawing import DRAWN, drawing
 from fnftg.predict.explaining import Explanation, explain, layer_attention
 from fnftg.predict.predictor import Predictor, load
+from fnftg.predict.questions import NewEntity, Relation
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 from fnftg.text.encoders import TextConfig, load_encoder
@@ -302,11 +303,38 @@ def test_explain_prints_tables_json_and_a_file(run: Path, tmp_path: Path, here: 
     assert not shown["hidden"] and shown["in_graph"] and shown["asked"] == "head"
 
 
+def test_reasons_for_something_new_are_those_of_a_graph_that_has_it(
+    run: Path,
+    predictor: Predictor,
+    tmp_path: Path,
+    here: Here,  # noqa: F811
+) -> None:
+    new = NewEntity("green thing that is new", edges=[("r1", "e02"), ("r0", "e07")], incoming=[("r2", "e09")], id="new")
+    store = predictor.add(new).save(tmp_path / "store").path
+    for relation, tail, asked in (("r0", "e07", "tail"), ("r1", "e11", "tail"), ("r0", "e07", "head")):
+        found = predictor.explain(new, relation, tail, asked)  # type: ignore[arg-type]
+        assert found.as_dict() == load(run, store).explain("new", relation, tail, asked).as_dict()  # type: ignore[arg-type]
+        assert found.hidden == (tail == "e07") and len(found.candidate.edges if asked == "head" else found.query.edges)
+    options = ("--text", new.text, "--edge", "r1=e02", "--edge", "r0=e07", "--edge-from", "e09=r2", "--id", "new")
+    told = json.loads(here("explain", run, "-", "r0", "e07", *options, "--json").stdout)
+    assert told == json.loads(json.dumps(predictor.explain(new, "r0", "e07").as_dict()))
+    worded = predictor.explain("e01", Relation("is fond of"), "e02")
+    told = json.loads(here("explain", run, "e01", "-", "e02", "--relation-text", "is fond of", "--json").stdout)
+    assert told == json.loads(json.dumps(worded.as_dict())) and told["relation"]["text"] == "is fond of"
+    assert not told["in_graph"] and not told["nearest"]
+
+
 def test_bad_questions_get_one_sentence(run: Path, tmp_path: Path, here: Here) -> None:  # noqa: F811
     for arguments, words in (
         (("nobody", "r0", "e01"), "nobody"),
         (("e01", "likes", "e02"), "likes"),
         (("e01", "r0", " "), "empty"),
+        (("-", "r0", "e01"), "--text"),
+        (("e01", "-", "e01"), "--relation-text"),
+        (("e01", "r0", "e02", "--text", "something"), "HEAD or TAIL"),
+        (("e01", "r0", "e02", "--edge", "r0=e01"), "--text"),
+        (("-", "r0", "e01", "--text", " "), "empty"),
+        (("-", "r0", "e01", "--text", "new", "--edge", "r0=nobody"), "nobody"),
     ):
         result = here("explain", run, *arguments)
         assert result.returncode == 1 and words in result.stderr and result.stderr.count("\n") == 1, result.stderr

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from fnftg.models.predictor import LinkPredictor, Visible
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained
 from fnftg.predict import keeping
 from fnftg.predict.answering import answered
+from fnftg.predict.explaining import Explanation, explain
 from fnftg.predict.growing import grown_answers, grown_graph
 from fnftg.predict.index import HNSW, MEASURED, NearestIndex
 from fnftg.predict.naming import Names
@@ -34,7 +35,7 @@ from fnftg.predict.questions import (
     RelationName,
     checked_k,
 )
-from fnftg.predict.resolving import resolved, resolved_addition
+from fnftg.predict.resolving import resolved, resolved_addition, resolved_triple
 from fnftg.predict.surroundings import changed_centres, edges_of
 from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import Calibration
@@ -79,6 +80,20 @@ class Predictor:
         k = checked_k(k)
         asked = [resolved(question, self.entity_names, self.relation_names) for question in questions]
         return answered(self, asked, k, known)
+
+    def explain(
+        self,
+        head: EntityName,
+        relation: RelationName,
+        tail: EntityName,
+        asked: Literal["tail", "head"] = "tail",
+        hide: bool = True,
+        nearest: int = 5,
+    ) -> Explanation:
+        """The reasons for a triple; with something new in it, those of a graph into which that had been imported."""
+        one = resolved_triple(head, relation, tail, self.entity_names, self.relation_names)
+        predictor = self._grown(one.addition) if one.addition else self
+        return explain(predictor, one.head, one.relation, one.tail, asked, hide, nearest)
 
     def search(self, points: Floats, offsets: Numbers, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
         """The k best candidates of each point (q, d) in the table, without the rows left_out[offsets[i] : …]."""

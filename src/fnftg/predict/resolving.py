@@ -22,12 +22,21 @@ from fnftg.predict.questions import (
 
 def resolved(question: Question, entities: Names, relations: Names) -> Asked:
     """Everything as rows; new entities and relations have those behind the graph's own."""
+    return resolved_triple(question.head, question.relation, question.tail, entities, relations)
+
+
+def resolved_triple(
+    head: EntityName | None,
+    relation: RelationName | None,
+    tail: EntityName | None,
+    entities: Names,
+    relations: Names,
+) -> Asked:
     meaning = Meaning(entities, relations)
-    head, tail = (None if name is None else meaning.entity(name) for name in (question.head, question.tail))
-    relation = None if question.relation is None else meaning.relation(question.relation)
+    head_row, tail_row = (-1 if name is None else meaning.entity(name) for name in (head, tail))
+    relation_row = -1 if relation is None else meaning.relation(relation)
     meaning.follow_edges()
-    head, relation, tail = (-1 if row is None else row for row in (head, relation, tail))
-    return Asked(head, relation, tail, meaning.addition())
+    return Asked(head_row, relation_row, tail_row, meaning.addition())
 
 
 def resolved_addition(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -79,5 +80,5 @@ def parts(ego: EgoConfig, visible: Visible, centres: Integers, width: int, memor
     costs = np.maximum(1 + edges * (1 if ego.hops == 1 else 1 + ego.second_limit), -(-most // MOST_CENTRES))
     group = (np.cumsum(costs) - 1) // most
     starts = np.flatnonzero(np.diff(group, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(centres)], strict=True):
-        yield slice(int(start), int(stop))
+    for start, stop in pairwise([*starts.tolist(), len(centres)]):
+        yield slice(start, stop)

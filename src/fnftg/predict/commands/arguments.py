@@ -4,10 +4,56 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.arguments import GRAPH_HELP
+
+if TYPE_CHECKING:
+    from fnftg.predict.questions import NewEntity
 
 
 def add_run(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run, or of a model (then with --graph)")
     parser.add_argument("--graph", help=f"instead of the run's own, updated or not: {GRAPH_HELP}")
+
+
+def add_new(parser: ArgumentParser, place: str) -> None:
+    """A new entity and a new relation, described in words."""
+    parser.add_argument("--text", help=f"an entity that the graph does not have, in place of {place}")
+    parser.add_argument(
+        "--edge", action="append", default=[], metavar="RELATION=ENTITY", help="an edge of the new entity; repeatable"
+    )
+    parser.add_argument(
+        "--edge-from",
+        action="append",
+        default=[],
+        metavar="ENTITY=RELATION",
+        help="an edge that leads to it; repeatable",
+    )
+    parser.add_argument("--id", help="the new entity's id")
+    parser.add_argument("--relation-text", metavar="TEXT", help="a relation that the graph does not have")
+
+
+def new_entity(chosen: Any) -> NewEntity | None:
+    """The one that --text and its edges describe."""
+    from fnftg.predict.questions import NewEntity
+
+    if chosen.text is None:
+        if chosen.edge or chosen.edge_from or chosen.id or getattr(chosen, "save", None):
+            options = (
+                "--edge, --edge-from, --id and --save" if hasattr(chosen, "save") else "--edge, --edge-from and --id"
+            )
+            raise FnftgError(f"{options} are for a new entity: describe it with --text.")
+        return None
+    edges = [split_edge(edge, "--edge", "RELATION=ENTITY") for edge in chosen.edge]
+    incoming = [split_edge(edge, "--edge-from", "ENTITY=RELATION")[::-1] for edge in chosen.edge_from]
+    return NewEntity(chosen.text, edges, incoming, chosen.id)
+
+
+def split_edge(edge: str, option: str, form: str) -> tuple[str, str]:
+    """At the equals sign; one in a relation's name is not expected, one in an entity's may be."""
+    first, sign, second = edge.partition("=") if option == "--edge" else edge.rpartition("=")
+    if not sign or not first.strip() or not second.strip():
+        raise FnftgError(f"{option} {shortened(edge)} is no edge: write {form}.")
+    return first.strip(), second.strip()

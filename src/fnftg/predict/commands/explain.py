@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fnftg.console import print_json, print_table, say
-from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+from fnftg.errors import FnftgError
+from fnftg.kg.commands.arguments import add_json, examples
+from fnftg.predict.commands.arguments import add_new, add_run, new_entity
 
+DASH = "-"
 SHOWN = 10  # edges and words in a table
 
 
@@ -18,16 +21,20 @@ Says why the model gives TAIL as an answer to (HEAD, RELATION, ?): what the cent
 how score and rank would change without each edge and without each word, and which training triples are nearest. Every
 change is computed, not estimated; the other edges stay as they were drawn.
 
-A triple that the graph has is hidden first, as in evaluation, so that it is not its own reason."""
+A triple that the graph has is hidden first, as in evaluation, so that it is not its own reason.
+
+An entity that does not exist yet is described with --text, and - stands in its place; so does - for --relation-text."""
     parser.epilog = examples(
         "fnftg explain animals-run poodle hypernym dog",
         "fnftg explain animals-run poodle hypernym dog --svg poodle.svg",
         "fnftg explain animals-run poodle hypernym dog --asked head --json",
+        'fnftg explain animals-run - hypernym ruminant --text "okapi, a striped relative of the giraffe"',
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run, or of a model (then with --graph)")
-    parser.add_argument("head", metavar="HEAD", help="an entity, by id or name")
-    parser.add_argument("relation", metavar="RELATION", help="a relation, by id or name")
-    parser.add_argument("tail", metavar="TAIL", help="an entity, by id or name")
+    add_run(parser)
+    parser.add_argument("head", metavar="HEAD", help="an entity, by id or name; - is the one of --text")
+    parser.add_argument("relation", metavar="RELATION", help="a relation, by id or name; - is that of --relation-text")
+    parser.add_argument("tail", metavar="TAIL", help="an entity, by id or name; - is the one of --text")
+    add_new(parser, "HEAD or TAIL")
     parser.add_argument(
         "--asked", choices=("tail", "head"), default="tail", help="which of the two was to be found (default: tail)"
     )
@@ -39,21 +46,16 @@ A triple that the graph has is hidden first, as in evaluation, so that it is not
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw both ego-graphs")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    parser.add_argument("--graph", help=f"instead of the graph that it was trained on: {GRAPH_HELP}")
     add_json(parser)
     chosen = parser.parse_args(arguments)
-    from fnftg.errors import FnftgError
     from fnftg.files import new_file
     from fnftg.predict.drawing import drawing
-    from fnftg.predict.explaining import explain as reasons
     from fnftg.predict.predictor import load
 
     if chosen.svg and chosen.svg.exists() and not chosen.force:
         raise FnftgError(f"{chosen.svg} exists already: choose another name, or replace it with --force.")
-    predictor = load(chosen.run, chosen.graph)
-    head, tail = (predictor.entity_names.row(name) for name in (chosen.head, chosen.tail))
-    relation = predictor.relation_names.row(chosen.relation)
-    found = reasons(predictor, head, relation, tail, chosen.asked, chosen.hide_target)
+    triple = asked_about(chosen)
+    found = load(chosen.run, chosen.graph).explain(*triple, chosen.asked, chosen.hide_target)
     if chosen.svg:
         with new_file(chosen.svg, chosen.force) as partial:
             partial.write_text(drawing(found), encoding="utf-8")
@@ -62,6 +64,19 @@ A triple that the graph has is hidden first, as in evaluation, so that it is not
         print_json(found.as_dict())
     else:
         print_reasons(found)
+
+
+def asked_about(chosen: Any) -> tuple[Any, Any, Any]:
+    """The triple, with what is new in the places that hold a dash."""
+    from fnftg.predict.questions import Relation
+
+    new, relation = new_entity(chosen), None if chosen.relation_text is None else Relation(chosen.relation_text)
+    if (new is not None) != (DASH in (chosen.head, chosen.tail)):
+        raise FnftgError("--text describes the entity of which HEAD or TAIL is -: give both, or neither.")
+    if (relation is not None) != (chosen.relation == DASH):
+        raise FnftgError("--relation-text describes the relation where RELATION is -: give both, or neither.")
+    head, tail = (new if name == DASH else name for name in (chosen.head, chosen.tail))
+    return head, relation or chosen.relation, tail
 
 
 def print_reasons(found: Any) -> None:

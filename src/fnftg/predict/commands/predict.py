@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fnftg.console import print_json, print_table, say
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.arguments import add_json, examples
-from fnftg.predict.commands.arguments import add_run
+from fnftg.predict.commands.arguments import add_new, add_run, new_entity
 
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
@@ -40,19 +40,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument("--head", help="an entity, by its id or name")
     parser.add_argument("--relation", help="a relation, by its id or name")
     parser.add_argument("--tail", help="an entity, by its id or name")
-    parser.add_argument("--text", help="an entity that the graph does not have, in place of --head or --tail")
-    parser.add_argument(
-        "--edge", action="append", default=[], metavar="RELATION=ENTITY", help="an edge of the new entity; repeatable"
-    )
-    parser.add_argument(
-        "--edge-from",
-        action="append",
-        default=[],
-        metavar="ENTITY=RELATION",
-        help="an edge that leads to it; repeatable",
-    )
-    parser.add_argument("--id", help="the new entity's id")
-    parser.add_argument("--relation-text", metavar="TEXT", help="a relation that the graph does not have")
+    add_new(parser, "--head or --tail")
     parser.add_argument("--ask", choices=ASKED, help="what is asked for (default: what is not given)")
     parser.add_argument("-k", type=int, default=10, help="how many answers (default: 10)")
     parser.add_argument("--known", action="store_true", help="keep known links among the answers, and mark them")
@@ -141,24 +129,20 @@ def answer_batch(predictor: Predictor, lines: Iterator[tuple[str, str]], chosen:
 
 def asked_for(chosen: Any) -> Question:
     """The question that the options make."""
-    from fnftg.predict.questions import NewEntity, Question, Relation
+    from fnftg.predict.questions import Question, Relation
 
     if chosen.relation and chosen.relation_text is not None:
         raise FnftgError("--relation and --relation-text name two relations: give one of them.")
     relation: Any = chosen.relation if chosen.relation_text is None else Relation(chosen.relation_text)
     head, tail = chosen.head, chosen.tail
-    if chosen.text is not None:
-        edges = [split_edge(edge, "--edge", "RELATION=ENTITY") for edge in chosen.edge]
-        incoming = [split_edge(edge, "--edge-from", "ENTITY=RELATION")[::-1] for edge in chosen.edge_from]
-        new = NewEntity(chosen.text, edges, incoming, chosen.id)
+    new = new_entity(chosen)
+    if new is not None:
         if head is not None and tail is not None:
             raise FnftgError("--text is a third entity beside --head and --tail: leave one of them out.")
         if head is not None or (chosen.ask == "heads" and tail is None):
             tail = new
         else:
             head = new
-    elif chosen.edge or chosen.edge_from or chosen.id or chosen.save:
-        raise FnftgError("--edge, --edge-from, --id and --save are for a new entity: describe it with --text.")
     given = {"head": head, "relation": relation, "tail": tail}
     if list(given.values()).count(None) != 1:
         raise FnftgError(
@@ -170,14 +154,6 @@ def asked_for(chosen: Any) -> Question:
     if chosen.ask not in (None, missing):
         raise FnftgError(f"--ask {chosen.ask} does not fit what is given: that asks for {missing}.")
     return Question(**given)
-
-
-def split_edge(edge: str, option: str, form: str) -> tuple[str, str]:
-    """At the equals sign; one in a relation's name is not expected, one in an entity's may be."""
-    first, sign, second = edge.partition("=") if option == "--edge" else edge.rpartition("=")
-    if not sign or not first.strip() or not second.strip():
-        raise FnftgError(f"{option} {shortened(edge)} is no edge: write {form}.")
-    return first.strip(), second.strip()
 
 
 def open_batch(chosen: Any) -> Iterator[tuple[str, str]] | None:
