@@ -563,6 +563,23 @@ def test_predict_answers_for_what_does_not_exist_yet(run_folder: Path, tmp_path:
     assert json.loads(both.stdout)["answers"] == [answer.as_dict() for answer in predictor.relations("e9", entity)]
 
 
+def test_predict_gives_reasons_for_the_best_answer(run_folder: Path, here: Here, predictor: Predictor) -> None:
+    new = NewEntity("a new thing", edges=[("_r_0", "e1")])
+    for options, question in (
+        (("--head", "e3", "--relation", "_r_1"), ("e3", "_r_1", None)),
+        (("--relation", "_r_1", "--tail", "e3"), (None, "_r_1", "e3")),
+        (("--head", "e3", "--tail", "e4"), ("e3", None, "e4")),
+        (("--text", new.text, "--edge", "_r_0=e1", "--relation", "_r_1"), (new, "_r_1", None)),
+    ):
+        told = json.loads(here("predict", run_folder, *options, "--reasons", "--json").stdout)
+        best = next(answer["id"] for answer in told["answers"] if not answer["id"].startswith("new:"))
+        triple: Any = [best if part is None else part for part in question]
+        found = predictor.explain(*triple, "head" if question[0] is None else "tail")
+        assert told["reasons"] == json.loads(json.dumps(found.as_dict()))
+        table = here("predict", run_folder, *options, "--reasons")
+        assert table.returncode == 0 and "Why " in table.stdout and "the question's words" in table.stdout
+
+
 def test_batches_are_answered_line_by_line(
     run_folder: Path, tmp_path: Path, here: Here, predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,8 @@ from fnftg.kg.commands.arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
 
 DASH = "-"
-SHOWN = 10  # edges and words in a table
+SHOWN, SHORT = 10, 4  # edges and words in a table, and in short
+ARROWS = {"out": "→", "in": "←"}
 
 
 def explain(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
@@ -86,7 +87,7 @@ def print_reasons(found: Any) -> None:
     for words, side in (("the question", found.query), ("the answer", found.candidate)):
         rows: list[tuple[Any, ...]] = []
         for edge in side.edges[:SHOWN]:
-            way = " ".join(f"{'→' if step.direction == 'out' else '←'} {step.relation}" for step in edge.steps)
+            way = " ".join(f"{ARROWS[step.direction]} {step.relation}" for step in edge.steps)
             paid = "" if edge.mean_attention is None else f"{edge.mean_attention:.1%}"
             rows.append((way, edge.neighbour.name, paid, f"{edge.effect:+.4f}", f"{edge.rank_without:,g}"))
         more = len(side.edges) - len(rows)
@@ -108,6 +109,29 @@ def print_reasons(found: Any) -> None:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
         print_table(f"the nearest training triples of {found.relation.name}", ["head", "tail", "distance"], rows, note)
+
+
+def print_short(found: Any) -> None:
+    """The strongest reasons in a few lines."""
+    lines = []
+    for words, side in (("the question's", found.query), ("the answer's", found.candidate)):
+        of_words = [(word.word.strip(",;.:()"), word.effect) for word in side.words]
+        of_edges = [(way_of(edge), edge.effect) for edge in side.edges]
+        for kind, effects in (("words", of_words), ("edges", of_edges)):
+            best = sorted(effects, key=lambda one: -abs(one[1]))[:SHORT]
+            if best:
+                lines.append((f"{words} {kind}", ", ".join(f"{word} ({effect:+.2f})" for word, effect in best)))
+    if found.nearest:
+        near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
+        lines.append(("alike in training", ", ".join(near)))
+    answer = found.tail if found.asked == "tail" else found.head
+    print(f"Why {answer.name}? What adds most to its score, or takes most away:")
+    print("\n".join(f"  {title:21}{words}" for title, words in lines) + "\n")
+
+
+def way_of(edge: Any) -> str:
+    """An edge as its relations, with their directions, and the neighbour."""
+    return " ".join([*(f"{ARROWS[step.direction]} {step.relation}" for step in edge.steps), edge.neighbour.name])
 
 
 def own_words(own: list[float]) -> str:

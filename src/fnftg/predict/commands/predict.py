@@ -13,8 +13,10 @@ from fnftg.console import print_json, print_table, say
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
+from fnftg.predict.commands.explain import print_short
 
 if TYPE_CHECKING:
+    from fnftg.predict.explaining import Explanation
     from fnftg.predict.predictor import Predictor
     from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 
@@ -28,7 +30,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg predict animals-run --head dog --relation hypernym",
         "fnftg predict animals-run --relation hypernym --tail carnivore -k 20 --known",
         "fnftg predict animals-run --head dog --tail wolf",
-        'fnftg predict animals-run --text "okapi, a striped relative of the giraffe" --relation hypernym',
+        'fnftg predict animals-run --text "okapi, a striped relative of the giraffe" --relation hypernym --reasons',
         'fnftg predict animals-run --text "okapi, …" --edge "hypernym=ruminant" --ask heads --relation "has part"',
         'fnftg predict animals-run --head fox --relation-text "is the natural predator of"',
         "fnftg predict animals-run --batch questions.jsonl > answers.jsonl",
@@ -44,6 +46,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument("--ask", choices=ASKED, help="what is asked for (default: what is not given)")
     parser.add_argument("-k", type=int, default=10, help="how many answers (default: 10)")
     parser.add_argument("--known", action="store_true", help="keep known links among the answers, and mark them")
+    parser.add_argument("--reasons", action="store_true", help="say why the best answer is one, in a few lines")
     parser.add_argument("--index", choices=("hnsw",), help="search nearly all in milliseconds; built on first use")
     parser.add_argument("--batch", metavar="FILE", help="one question a line, as JSON; - is standard input")
     parser.add_argument("--save", type=Path, metavar="STORE", help="write the graph with the new entity as a new store")
@@ -73,10 +76,25 @@ def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
         new = [part for part in (question.head, question.tail) if not isinstance(part, (str, int, type(None)))]
         predictor.add(*new).save(chosen.save)
         say(f"The graph with the new entity is {chosen.save}.")
+    reasons = best_reasons(predictor, question, answers) if chosen.reasons else None
     if chosen.json:
-        print_json({"question": as_words(question), "answers": [answer.as_dict() for answer in answers]})
-    else:
-        print_answers(question, answers)
+        found = {"question": as_words(question), "answers": [answer.as_dict() for answer in answers]}
+        print_json(found if not chosen.reasons else {**found, "reasons": reasons and reasons.as_dict()})
+        return
+    print_answers(question, answers)
+    if reasons is not None:
+        print_short(reasons)
+
+
+def best_reasons(predictor: Predictor, question: Question, answers: list[Answer]) -> Explanation | None:
+    """For the first answer that is no new entity itself."""
+    place = next(name for name in ("head", "relation", "tail") if getattr(question, name) is None)
+    vocabulary = predictor.graph.relations if place == "relation" else predictor.graph.entities
+    ids = [answer.id for answer in answers if vocabulary.find(answer.id) is not None]
+    if not ids:
+        return None
+    triple: dict[str, Any] = {**vars(question), place: ids[0]}
+    return predictor.explain(**triple, asked="head" if place == "head" else "tail")
 
 
 def print_answers(question: Question, answers: list[Answer]) -> None:
@@ -161,8 +179,9 @@ def open_batch(chosen: Any) -> Iterator[tuple[str, str]] | None:
     if chosen.batch is None:
         return None
     single = ("head", "relation", "tail", "text", "relation_text", "id", "save", "ask")
-    if any(getattr(chosen, name) is not None for name in single) or chosen.edge or chosen.edge_from:
-        raise FnftgError("--batch has all questions in its file: give no other question beside it.")
+    several = (chosen.edge, chosen.edge_from, chosen.reasons)
+    if any(getattr(chosen, name) is not None for name in single) or any(several):
+        raise FnftgError("--batch has all questions in its file: give no other question, nor --reasons, beside it.")
     if chosen.batch != "-" and not Path(chosen.batch).is_file():
         raise FnftgError(f"{chosen.batch} is not a file: check the path.")
     return batch_lines(chosen.batch)
