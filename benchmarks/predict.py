@@ -1,11 +1,12 @@
 """How fast is a single answer? For known and new entities of a graph, and among millions of candidates.
 
-    python benchmarks/predict.py [--run RUN] [--candidates 4600000] [--threads 2] [--json]
+    python benchmarks/predict.py [--run RUN] [--candidates 4600000] [--keep FOLDER] [--threads 2] [--json]
 
 RUN is a run on WN18RR_IND with minilm frozen; without one, a made-up graph of that size and an untrained model take its
 place: latency does not depend on what was learnt. RUN is copied first, and nothing is written into it. Takes an hour,
-10 GB of disk and 16 GB of memory, nearly all of it for building the index. Each phase runs in a process of its own. The
-exit code is 1 where a limit is not met.
+10 GB of disk and 16 GB of memory, nearly all of it for building the index; FOLDER keeps candidates and index, and a
+second run measures with what it finds there. Each phase runs in a process of its own. The exit code is 1 where a limit
+is not met.
 
 The made-up candidates vary in 24 directions, with noise in all 256: as learnt vectors do, and unlike uniform noise, for
 which no index can help. Questions are drawn like candidates.
@@ -35,6 +36,7 @@ from fnftg.console import say
 LIBRARIES = ("fnftg", "faiss-cpu", "numpy", "numba", "torch", "transformers")
 ENTITIES, TRIPLES, RELATIONS = 40_943, 93_003, 11  # of WN18RR_IND
 WIDTH, DIRECTIONS, NOISE, BLOCK, SEED = 256, 24, 0.5, 100_000, 0
+HNSW = "hnsw"
 ASKED, EXACT, WARM = 101, 11, 5  # times that each latency is measured, and before that
 
 
@@ -94,6 +96,9 @@ def make_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
 
     torch.set_num_threads(int(threads))
     count = int(candidates)
+    if (Path(folder) / "table.npy").is_file() and len(np.load(Path(folder) / "table.npy", mmap_mode="r")) == count:
+        return {}
+    shutil.rmtree(Path(folder) / HNSW, ignore_errors=True)
     starts = range(0, count, BLOCK)
     parts = (drawn(start, min(BLOCK, count - start)) for start in starts)
     write_rows(Path(folder) / "table.npy", count, WIDTH, parts)
@@ -121,9 +126,15 @@ def hnsw(folder: str, threads: str) -> dict[str, float]:
     faiss.omp_set_num_threads(int(threads))
     table, points, model = opened(folder)
     own, held_out = np.split(points, 2)
-    start = time.perf_counter()
-    index = NearestIndex.built(model, table, own)
-    built = time.perf_counter() - start
+    place, timed = Path(folder) / HNSW, Path(folder) / "built.json"
+    if place.is_dir():
+        index = NearestIndex.open(place)
+    else:
+        start = time.perf_counter()
+        index = NearestIndex.built(model, table, own)
+        timed.write_text(json.dumps(time.perf_counter() - start))
+        index.save(place)
+    built = float(json.loads(timed.read_text()))
     nobody, nothing = np.zeros(len(held_out) + 1, np.int64), np.zeros(0, np.int64)
     best = top_answers(model, held_out, table, nobody, nothing, 10)[1]
     found = index.search(model, table, held_out, nobody, nothing, 10)[1]
@@ -177,6 +188,8 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         shutil.rmtree(folder / "run")
         if options.candidates:
             count = f"{options.candidates:,} × {WIDTH}"
+            folder = options.keep or folder
+            folder.mkdir(parents=True, exist_ok=True)
             say(f"Making up {count} candidates, and searching them …")
             run(make_table, folder, options.candidates, options.threads)
             everything = run(exact, folder, options.threads)
@@ -199,6 +212,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--candidates", type=int, default=4_600_000, help="0 leaves this part out")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep candidates and index there")
     parser.add_argument("--threads", type=int, default=2)
     phases = (make_run, single_answers, make_table, exact, hnsw)
     sys.exit(measuring.main(parser, phases, measure, LIBRARIES))
