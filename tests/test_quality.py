@@ -21,7 +21,7 @@ ROOMS = {  # what else of ours each room may use
     "ranking": {"kg", "text", "ego", "kernels", "models"},
     "training": {"kg", "text", "ego", "kernels", "models", "ranking"},
     "predict": {"kg", "text", "ego", "kernels", "models", "ranking"},
-    "serve": {"predict"},
+    "serve": {"kg", "models", "ranking", "predict"},
     "paper": {"kg", "text", "ego", "kernels", "models", "ranking", "training", "predict"},
 }
 

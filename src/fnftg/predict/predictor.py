@@ -37,6 +37,7 @@ from fnftg.predict.questions import (
 )
 from fnftg.predict.resolving import resolved, resolved_addition, resolved_triple
 from fnftg.predict.surroundings import changed_centres, edges_of
+from fnftg.predict.vectors import entity_vectors
 from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import Calibration
 from fnftg.ranking.calibration import load as load_calibration
@@ -94,6 +95,11 @@ class Predictor:
         one = resolved_triple(head, relation, tail, self.entity_names, self.relation_names)
         predictor = self._grown(one.addition) if one.addition else self
         return explain(predictor, one.head, one.relation, one.tail, asked, hide, nearest)
+
+    def vectors(self, entities: Sequence[EntityName]) -> Floats:
+        """The vectors of entities, known or new, as candidates: (n, d)."""
+        asked = [resolved_triple(one, None, None, self.entity_names, self.relation_names) for one in entities]
+        return entity_vectors(self, asked)
 
     def search(self, points: Floats, offsets: Numbers, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
         """The k best candidates of each point (q, d) in the table, without the rows left_out[offsets[i] : …]."""

@@ -1,0 +1,34 @@
+"""The vectors of entities as candidates, those of new ones as they would be in a graph that had them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.predict.answering import Batch, Floats
+from fnftg.predict.questions import Asked
+
+if TYPE_CHECKING:
+    from fnftg.predict.predictor import Predictor
+
+
+def entity_vectors(predictor: Predictor, asked: Sequence[Asked]) -> Floats:
+    """Of the head of each, (n, d): from the table, or embedded now with what it brings along."""
+    vectors = np.empty((len(asked), predictor.model.width), np.float32)
+    new = [place for place, one in enumerate(asked) if one.head >= len(predictor.graph.entities)]
+    old = [place for place, one in enumerate(asked) if one.head < len(predictor.graph.entities)]
+    vectors[old] = predictor.table[[asked[place].head for place in old]]
+    if new:
+        batch = Batch.of(predictor, [asked[place] for place in new])
+        centres: list[Any] = []
+        egos: list[EgoGraphs] = []
+        for question, place in enumerate(new):
+            centre = np.array([asked[place].head], np.int64)
+            _, around = batch.surroundings(question, asked[place].head)
+            egos.append(batch.ego_graphs(question, centre, around))
+            centres.append(batch.entities(centre, question))
+        vectors[new] = batch.embedded(centres, egos, None)
+    return vectors

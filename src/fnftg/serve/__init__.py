@@ -1,0 +1,1 @@
+"""The HTTP server: the API, its Python client, and the web page."""

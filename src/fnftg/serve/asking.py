@@ -1,0 +1,77 @@
+"""From bodies to resolved questions; what cannot be resolved is refused, naming the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fnftg.errors import FnftgError
+from fnftg.predict.naming import Names
+from fnftg.predict.predictor import Predictor
+from fnftg.predict.questions import Asked
+from fnftg.predict.resolving import resolved, resolved_triple
+from fnftg.serve.errors import Refusal
+from fnftg.serve.schemas import EmbedBody, ExplainBody, NewEntityBody, NewRelationBody, PredictBody, meant
+
+
+def questions(body: PredictBody, predictor: Predictor) -> list[Asked]:
+    found = []
+    for place, query in enumerate(body.queries):
+        try:
+            found.append(resolved(query.question(), predictor.entity_names, predictor.relation_names))
+        except FnftgError as error:
+            parts = {"head": query.head, "relation": query.relation, "tail": query.tail}
+            raise refusal(error, predictor, f"queries.{place}", parts) from error
+    return found
+
+
+def check_triple(body: ExplainBody, predictor: Predictor) -> None:
+    try:
+        resolved_triple(*body.triple(), predictor.entity_names, predictor.relation_names)
+    except FnftgError as error:
+        parts = {"head": body.head, "relation": body.relation, "tail": body.tail}
+        raise refusal(error, predictor, "", parts) from error
+
+
+def entities(body: EmbedBody, predictor: Predictor) -> list[Asked]:
+    found = []
+    for place, entity in enumerate(body.entities):
+        try:
+            names = predictor.entity_names, predictor.relation_names
+            found.append(resolved_triple(meant(entity), None, None, *names))
+        except FnftgError as error:
+            raise refusal(error, predictor, "entities", {str(place): entity}) from error
+    return found
+
+
+def refusal(error: FnftgError, predictor: Predictor, place: str, parts: dict[str, Any]) -> Refusal:
+    """With the field of the first name that nothing has, or else of the whole question."""
+    named = [
+        found
+        for field, part in parts.items()
+        for found in names_in(part, f"{place}.{field}".strip("."), "relation" if field == "relation" else "entity")
+    ]
+    new = {name for _, kind, name in named if kind == "new"}
+    for field, kind, name in named:
+        if kind != "new" and name not in new:
+            names: Names = predictor.relation_names if kind == "relation" else predictor.entity_names
+            try:
+                names.row(name)
+            except FnftgError as missing:
+                return Refusal(422, f"unknown_{kind}", str(missing), field)
+    return Refusal(422, "invalid", str(error), place or None)
+
+
+def names_in(part: Any, field: str, kind: str) -> Iterator[tuple[str, str, str]]:
+    """Every name, with its field and its kind; "new" are the ids of new entities, which others may name."""
+    if isinstance(part, str):
+        yield field, kind, part
+    elif isinstance(part, NewEntityBody):
+        if part.id is not None:
+            yield f"{field}.id", "new", part.id
+        for which in ("edges", "incoming"):
+            for number, (relation, entity) in enumerate(getattr(part, which)):
+                yield from names_in(relation, f"{field}.{which}.{number}.0", "relation")
+                yield from names_in(entity, f"{field}.{which}.{number}.1", "entity")
+    else:
+        assert part is None or isinstance(part, NewRelationBody)

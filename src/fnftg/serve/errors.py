@@ -1,0 +1,71 @@
+"""Every error has one form: {"error": {"code", "message", "field"}}, one sentence that a person can act on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException as StarletteError
+from starlette.responses import Response
+
+from fnftg.serve.schemas import NAME, NEW
+
+logger = logging.getLogger("fnftg.serve")
+JSON = "application/json"
+PLAIN_CODES = {404: "not_found", 405: "method_not_allowed"}
+WORDS = {"missing": "This field is missing", "extra_forbidden": "There is no such field here: remove it"}
+
+
+class Refusal(HTTPException):
+    """A request that gets no answer, and why."""
+
+    def __init__(
+        self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
+    ):
+        super().__init__(status, message, headers)
+        self.code, self.message, self.field = code, message, field
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Numbers that JSON lacks (NaN, infinite ones) are null."""
+    return Response(to_json(value, inf_nan_mode="null"), status, headers, JSON)
+
+
+def error_response(
+    status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    return json_response({"error": {"code": code, "message": message, "field": field}}, status, headers)
+
+
+def field_of(place: Sequence[Any]) -> str | None:
+    """What pydantic calls ("body", "queries", 0, "head"), without the forms of a union: queries.0.head."""
+    parts = [str(part) for part in place[1:] if part not in (NAME, NEW)]
+    return ".".join(parts)[:200] or None
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    @app.exception_handler(Refusal)
+    async def refused(_: Request, error: Refusal) -> Response:
+        return error_response(error.status_code, error.code, error.message, error.field, dict(error.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        words = WORDS.get(first["type"], str(first["msg"]).removeprefix("Value error, "))
+        return error_response(422, "invalid", words.rstrip(".") + ".", field_of(first["loc"]))
+
+    @app.exception_handler(StarletteError)
+    async def other(_: Request, error: StarletteError) -> Response:
+        code = PLAIN_CODES.get(error.status_code, "invalid")
+        message = {404: "There is nothing here: /openapi.json lists what there is."}.get(
+            error.status_code, str(error.detail).rstrip(".") + "."
+        )
+        return error_response(error.status_code, code, message, headers=dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:
+        return error_response(500, "internal", "The server made a mistake; its log says more.")

@@ -1,0 +1,68 @@
+"""What Prometheus is told: requests, how long they took, how they were batched, and which model answers."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CLIENT_GONE = 499  # what nginx calls it
+
+
+class Metrics:
+    """Of one app, so that a process can have several."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "fnftg_requests", "Requests by route and status", ["route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "fnftg_request_seconds", "How long requests took", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self.batches = Histogram(
+            "fnftg_batch_queries", "Queries answered together", buckets=SIZES, registry=self.registry
+        )
+        self.queue = Gauge("fnftg_queue_length", "Requests that wait to be computed", registry=self.registry)
+        self.dropped = Counter(
+            "fnftg_dropped", "Requests dropped from the queue, uncomputed", ["reason"], registry=self.registry
+        )
+        self.reloads = Counter("fnftg_reloads", "Reloads of the checkpoint", ["outcome"], registry=self.registry)
+        self.model = Gauge(
+            "fnftg_model_info",
+            "The model that answers",
+            ["checkpoint", "system", "entities"],
+            registry=self.registry,
+        )
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class Measured:
+    """Counts and times every request."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics):
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status, start = CLIENT_GONE, time.perf_counter()
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.requests.labels(route, str(status)).inc()
+            self.metrics.seconds.labels(route).observe(time.perf_counter() - start)
