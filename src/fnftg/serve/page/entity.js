@@ -1,0 +1,100 @@
+// An entity of the graph: its text, its links, and what the model would add.
+
+import { aborted, entity as fetchEntity } from "./api.js";
+import { answersPanel, usualRelation } from "./answers.js";
+import { h } from "./dom.js";
+import { egoGraph } from "./graph.js";
+import { remember } from "./recent.js";
+import { entityLink } from "./route.js";
+import { failure, skeleton } from "./states.js";
+import { counted, number, spoken } from "./words.js";
+
+const EDGES = 200; // fetched; fewer are drawn
+
+/** {element, update(route), leave()} for "#/entity/ID". `page` is {graph, go, title, reasons}. */
+export function entityView(page, first) {
+  const leaving = new AbortController();
+  const card = h("section", { class: "card about", "aria-busy": "true" }, skeleton(3), skeleton(6, "picture"));
+  let route = first;
+  let name = first.id;
+
+  const panel = answersPanel({
+    graph: page.graph,
+    heading: "What else is it linked to?",
+    onchange: (part, replace) => page.go({ ...route, why: "", whyrelation: "", ...part }, replace),
+    onwhy: (answer) => page.go({ ...route, why: answer.id, whyrelation: typeof answer.relation === "string" ? answer.relation : "" }),
+  });
+
+  function update(next) {
+    route = next;
+    const { relation, direction } = chosen(page.graph, route);
+    panel.show({ subject: route.id, name, relation, words: route.words ?? "", direction, known: route.known === "1", list: route.list });
+    page.reasons(route.why ? whyBody(route, route.id, relation, direction) : null);
+  }
+
+  async function load() {
+    try {
+      const found = await fetchEntity(first.id, EDGES, leaving.signal);
+      name = found.name;
+      page.title(name);
+      remember(page.graph, found);
+      card.replaceChildren(...painted(found));
+      update(route);
+    } catch (error) {
+      if (aborted(error)) return;
+      if (error.status === 404) {
+        element.replaceChildren(h("section", { class: "card" }, failure(error), h("p", { class: "centred" }, h("a", { href: "#/" }, "Look for another entity"))));
+      } else card.replaceChildren(failure(error, load));
+    } finally {
+      card.removeAttribute("aria-busy");
+    }
+  }
+
+  const element = h("div", { class: "two" }, card, panel.element);
+  page.title(name);
+  load();
+  return { element, update, leave: () => leaving.abort() };
+}
+
+/** The relation and direction that a route asks for; "*" are all relations. */
+export function chosen(graph, route) {
+  const relation = route.relation === "*" ? "" : route.relation || usualRelation(graph);
+  return { relation: route.words ? "" : relation, direction: route.direction === "heads" ? "heads" : "tails" };
+}
+
+/** The body that asks for the reasons of the answer `route.why`. */
+export function whyBody(route, subject, relation, direction) {
+  const asked = route.words ? { text: route.words } : route.whyrelation || relation;
+  return direction === "heads"
+    ? { head: route.why, relation: asked, tail: subject, asked: "head" }
+    : { head: subject, relation: asked, tail: route.why, asked: "tail" };
+}
+
+function painted(found) {
+  const rows = found.edges.map(({ relation, direction, neighbour }) => ({
+    name: neighbour.name,
+    title: direction === "out" ? `${spoken(relation.name)} → ${neighbour.name}\n${neighbour.text}` : `${neighbour.name} → ${spoken(relation.name)}\n${neighbour.text}`,
+    label: spoken(relation.name),
+    away: direction === "out",
+    group: relation.id,
+    href: entityLink(neighbour.id),
+  }));
+  const { element, drawn } = egoGraph({ name: found.name, title: found.text }, rows);
+  const left = found.degree - drawn;
+  return [
+    h("h1", { tabindex: "-1" }, found.name),
+    h("p", { class: "identity" }, h("code", {}, found.id), h("span", {}, counted(found.degree, "link"))),
+    text(found.text),
+    rows.length ? element : h("p", { class: "remark" }, "It has no links yet: the model goes by its text alone."),
+    left > 0 && rows.length > 0 && h("p", { class: "remark more-links" }, `and ${number(left)} more`),
+  ].filter(Boolean);
+}
+
+/** A text, folded where it is very long. */
+function text(words) {
+  const place = h("p", { class: "description" }, words);
+  if (words.length < 480) return place;
+  place.classList.add("folded");
+  const button = h("button", { type: "button", class: "plain", onclick: () => button.replaceWith() || place.classList.remove("folded") }, "Show all of it");
+  return h("div", {}, place, button);
+}
