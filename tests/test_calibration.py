@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,43 +14,117 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_explain import GRAPH, made_run, random_model
 from test_ranking import Here, here, random_case, texts_of, trained  # noqa: F401 (fixtures)
 
+import fnftg
 from fnftg.errors import FnftgError
-from fnftg.ranking.calibration import LEAST, METHODS, Isotonic, Method, fit, load, pool_adjacent_violators
+from fnftg.predict.completing import Wanted, complete
+from fnftg.predict.predictor import Predictor
+from fnftg.predict.questions import Answer, NewEntity, Question, Relation
+from fnftg.ranking.calibration import (
+    LEAST,
+    METHODS,
+    Calibration,
+    Isotonic,
+    Method,
+    Platt,
+    fit,
+    load,
+    margins,
+    pool_adjacent_violators,
+    rivals,
+)
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import PROTOCOLS
-from fnftg.ranking.reliability import predictions, reliability, softmax
+from fnftg.ranking.reliability import measured, predictions, reliability, softmax, with_answer
 
 # Synthetic answers whose probability is known: tails of relation a by one curve, its heads by another.
 
 
-def true_probability(scores: Any, labels: Any) -> Any:
+def true_probability(over: Any, labels: Any) -> Any:
     shift = np.where(labels == 0, 1.0, -3.0)[:, None]
-    return 1 / (1 + np.exp(-(2 * scores + shift)))
+    return 1 / (1 + np.exp(-(2 * over + shift)))
 
 
 def drawn(seed: int, queries: int = 6_000) -> tuple[Any, Any, Any]:
     generator = np.random.default_rng(seed)
-    scores = -np.sort(generator.normal(0, 1.5, (queries, 10)).astype(np.float32), axis=1)[:, ::-1]
+    over = np.sort(generator.normal(0, 1.5, (queries, 10)), axis=1)[:, ::-1]
     labels = generator.integers(0, 2, queries) * 3  # of three relations: tails of the first, heads of the first
-    return scores, generator.random(scores.shape) < true_probability(scores, labels), labels
+    return over, generator.random(over.shape) < true_probability(over, labels), labels
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_known_distribution_is_found_again(method: Method) -> None:
     calibration = fit(*drawn(0), ["a", "b", "c"], method)
-    scores, hits, labels = drawn(1)
-    said = calibration.probabilities(scores, labels)
-    assert np.abs(said - true_probability(scores, labels)).mean() < (0.02 if method == "isotonic" else 0.005)
+    over, hits, labels = drawn(1)
+    said = calibration.probabilities(over, labels)
+    assert np.abs(said - true_probability(over, labels)).mean() < (0.02 if method == "isotonic" else 0.005)
     error, bins = reliability(said.ravel(), hits.ravel())
     assert error < 0.015 and len(bins) == 15
-    uncalibrated, _ = reliability(softmax(scores).ravel(), hits.ravel())
+    uncalibrated, _ = reliability(softmax(over).ravel(), hits.ravel())
     assert error < uncalibrated / 3
     both_as_one = fit(*drawn(0), ["a", "b", "c"], method, least=10**9)
-    assert np.abs(both_as_one.probabilities(scores, labels) - true_probability(scores, labels)).mean() > 0.2, (
+    assert np.abs(both_as_one.probabilities(over, labels) - true_probability(over, labels)).mean() > 0.2, (
         "tails and heads differ"
     )
+
+
+def test_first_answers_are_as_likely_as_they_are_said_to_be() -> None:
+    """Every query has a level of its own: a score says little, only what it has over the others says how likely it is."""
+
+    def asked(seed: int) -> Any:
+        generator = np.random.default_rng(seed)
+        scores = np.sort(generator.gumbel(0, 1.5, (8_000, 12)), axis=1)[:, ::-1]
+        share = np.exp(2 * scores) / np.exp(2 * scores).sum(axis=1, keepdims=True)
+        answer = (share.cumsum(axis=1) > generator.random((8_000, 1))).argmax(axis=1)
+        scores = (scores + generator.normal(0, 5, (8_000, 1))).astype(np.float32)
+        others = scores[np.arange(12) != answer[:, None]].reshape(-1, 11)
+        return with_answer(others, scores[np.arange(8_000), answer], np.zeros(8_000, np.int32))
+
+    fitted, fresh = asked(0), asked(1)
+    assert fresh.scores.shape == fresh.margins.shape == fresh.hits.shape == (8_000, 10)
+    found = measured(fresh, fit(fitted.margins, fitted.hits, fitted.labels, ["r"]))
+    assert found["calibrated"]["of_first_answers"] < 0.02 and found["calibrated"]["expected_calibration_error"] < 0.005
+    said = fit(fitted.scores, fitted.hits, fitted.labels, ["r"]).probabilities(fresh.scores, fresh.labels)
+    assert reliability(said[:, 0], fresh.hits[:, 0])[0] > 0.3, "by the score alone"
+
+
+def test_margins_are_those_worked_by_hand() -> None:
+    nothing, none, inf = -np.inf, np.nan, np.inf
+    cases = [  # the two best, a score, whether it is the first of the two, its margin
+        ((5, 3), 5, True, 2),
+        ((5, 3), 3, False, -2),
+        ((5, 5), 5, True, 0),
+        ((5, 5), 5, False, 0),
+        ((5, 3), 9, False, 4),  # a known link, which is above all that are not known
+        ((5, nothing), 5, True, inf),
+        ((5, none), 5, True, inf),
+        ((nothing, nothing), 5, False, inf),
+        ((5, 3), nothing, False, none),
+        ((5, 3), none, False, none),
+        ((nothing, nothing), nothing, True, none),
+        ((inf, inf), inf, True, 0),
+        ((inf, 3), inf, True, inf),
+        ((inf, 3), 3, False, nothing),
+    ]
+    for best, score, first, expected in cases:
+        rival = rivals(np.array([best], np.float32), np.array([[first]]))
+        found = margins(np.array([[score]], np.float32), rival)
+        assert np.array_equal(found, [[expected]], equal_nan=True), (best, score, first)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_has_no_rival_is_as_likely_as_the_widest_margin_that_was_seen(method: Method) -> None:
+    over, hits, labels = drawn(3, 300)
+    over[0, 0] = np.inf  # says nothing about margins
+    calibration = fit(over, hits, labels, ["a", "b", "c"], method)
+    widest = over[np.isfinite(over) & (labels == 0)[:, None]].max()
+    some = np.array([[widest, widest + 1, np.inf, -np.inf, np.nan]])
+    said = calibration.probabilities(some, np.array([0]))[0]
+    assert said[0] == said[1] == said[2] and 0.5 < said[0] < 1 and said[3:].tolist() == [0, 0]
+    with pytest.raises(FnftgError, match="nothing to calibrate"):
+        fit(np.array([[np.inf, np.nan]]), np.array([[True, False]]), np.array([0]), ["a"], method)
 
 
 def test_expected_calibration_error_is_the_one_worked_by_hand() -> None:
@@ -125,6 +200,11 @@ def test_the_answer_stands_where_ranking_puts_it(by_distance: bool) -> None:
         assert np.array_equal(place, np.where(last <= 7, last, 99))
         assert np.array_equal(found.scores[found.hits], ranking.scores.ravel()[last <= 7])
         assert (np.diff(found.scores, axis=1) <= 0).all()
+        assert (found.margins[:, 0] == found.scores[:, 0] - found.scores[:, 1]).all()
+        assert (found.margins[:, 1:] == found.scores[:, 1:] - found.scores[:, :1]).all()
+        single = predictions(model, graph, texts_of(graph), "test", rules, k=1)
+        for name in ("scores", "margins", "hits"):
+            assert np.array_equal(getattr(single, name), getattr(found, name)[:, :1]), "fewer of the same"
 
 
 # The commands
@@ -165,17 +245,27 @@ def test_curves_of_other_weights_and_damaged_ones_are_refused(calibrated: Path, 
     broken: list[Any] = [
         whole[: len(whole) // 2],
         json.dumps([]),
-        json.dumps({**value, "version": 99}),
+        json.dumps({**value, "of": "score"}),
+        json.dumps({**value, "format": "another"}),
         json.dumps({**value, "everything": {"knots": [1, 0], "values": [0.1, 0.2]}}),
         json.dumps({**value, "everything": {"knots": [0, 1], "values": [0.3, 0.2]}}),
         json.dumps({**value, "everything": {"knots": [0, 1], "values": [0.3, 1.2]}}),
-        json.dumps({**value, "method": "platt", "everything": {"slope": -1.0, "intercept": 0.0}}),
+        json.dumps({**value, "method": "platt", "everything": {"slope": -1.0, "intercept": 0.0, "widest": 1.0}}),
+        json.dumps({**value, "method": "platt", "everything": {"slope": 1.0, "intercept": 0.0}}),
         json.dumps({**value, "method": "guess"}),
     ]
     for text in broken:
         (folder / "calibration.json").write_text(text)
         with pytest.raises(FnftgError, match="damaged: run fnftg calibrate again"):
             load(folder)
+    for version in (1, 99):  # curves of the score, as they once were, and what may come
+        older = {key: value[key] for key in value if key != "of"}
+        (folder / "calibration.json").write_text(json.dumps({**older, "version": version}))
+        for command in (["evaluate", calibrated], ["predict", calibrated, "--head", "0", "--relation", "0"]):
+            result = here(*command)
+            assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
+            assert "of another version of fnftg: run fnftg calibrate again." in result.stderr
+    assert here("calibrate", calibrated).returncode == 0 and load(folder) is not None
     (folder / "calibration.json").write_text(json.dumps({**value, "weights": "0" * 64}))
     with pytest.raises(FnftgError, match="other weights"):
         load(folder)
@@ -192,3 +282,130 @@ def test_curves_of_other_weights_and_damaged_ones_are_refused(calibrated: Path, 
 def test_bad_wishes_get_one_sentence(calibrated: Path, here: Here, arguments: list[str], words: str) -> None:  # noqa: F811
     result = here("calibrate", calibrated, *arguments)
     assert result.returncode == 1 and words in result.stderr and result.stderr.count("\n") == 1, result.stderr
+
+
+# Answers
+
+
+STEEP = 0.37  # of the curves below, by which a probability tells its margin: other for each relation, tails and heads
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    found = fnftg.load(made_run(tmp_path_factory.mktemp("probable"), random_model()))
+    ids = found.relation_ids
+    sides = [{id_: Platt(STEEP, shift + int(id_[1]), 1e3) for id_ in ids} for shift in (-3, -2.5)]
+    return replace(found, calibration=Calibration("platt", 10, {}, Platt(STEEP, -1.0, 1e3), *sides, ids))
+
+
+def logistic(margin: float, intercept: float) -> float:
+    return 1 / (1 + math.exp(-STEEP * min(margin, 1e3) - intercept))
+
+
+def expected(everything: list[Answer], intercept: float) -> dict[str, float]:
+    """By all candidates, each compared with all others that are no known links."""
+    return {
+        one.id: logistic(
+            one.score - max((a.score for a in everything if not a.known and a.id != one.id), default=-math.inf),
+            intercept,
+        )
+        for one in everything
+    }
+
+
+def probabilities(answers: list[Answer]) -> dict[str, float]:
+    return {answer.id: answer.probability for answer in answers}  # type: ignore[misc]
+
+
+NEW = NewEntity("red thing of its own", [("r1", "e03"), ("r1", "e07")], [("r2", "e05")], id="new")
+QUESTIONS = [
+    (Question("e01", "r0"), -3),
+    (Question("e02", "r2"), -1),
+    (Question(relation="r1", tail="e07"), -1.5),
+    (Question(NEW, "r1"), -2),
+    (Question(relation="r2", tail=NEW), -0.5),
+    (Question("e03", Relation("is new to")), -1),  # a relation without a curve
+    (Question("e00", "r0"), -3),  # nearly all are known
+]
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_probabilities_are_those_of_every_candidate_against_all_others_whatever_k_is(
+    predictor: Predictor, known: bool, indexed: bool
+) -> None:
+    if indexed:
+        pytest.importorskip("faiss")
+    asked = predictor.indexed() if indexed else predictor
+    questions = [question for question, _ in QUESTIONS]
+    every = predictor.many(questions, 100, known=True)
+    assert sum(a.known for answers in every for a in answers) > 40 and every[3][-1].rank == 41
+    longest = asked.many(questions, 100, known)
+    for answers, everything, (question, intercept) in zip(longest, every, QUESTIONS, strict=True):
+        assert len(answers) == sum(known or not a.known for a in everything), question
+        whole = expected(everything, intercept)
+        assert probabilities(answers) == pytest.approx({a.id: whole[a.id] for a in answers}, rel=1e-4), question
+    for k in (1, 2, 3, 10):
+        for answers, more in zip(asked.many(questions, k, known), longest, strict=True):
+            assert len(answers) == min(k, len(more))
+            said = [answer.probability for answer in answers]
+            assert said == pytest.approx([answer.probability for answer in more[:k]], rel=1e-4)
+
+
+def test_a_triple_is_as_likely_whatever_was_asked(predictor: Predictor, tmp_path: Path) -> None:
+    names = {"head": GRAPH.entities.ids, "relation": GRAPH.relations.ids, "tail": GRAPH.entities.ids}
+    for types, both in ((False, False), (True, False), (True, True), (False, True)):
+        found = complete(predictor, Wanted(k=1 + types, types=types, both=both), tmp_path / f"{types}{both}")
+        for one in found[:: max(len(found) // 12, 1)]:
+            head, relation, tail = (names[name][int(one[name])] for name in names)
+            tails, heads = predictor.tails(head, relation, 40), predictor.heads(relation, tail, 40)
+            of_tail, of_head = probabilities(tails)[tail], probabilities(heads)[head]
+            assert float(one["probability"]) in (
+                pytest.approx(of_tail, rel=1e-3, abs=1e-5),
+                *([pytest.approx(of_head, rel=1e-3, abs=1e-5)] if both else []),
+            )
+            for k in (1, 3):
+                for answer in predictor.relations(head, tail, k):
+                    other = probabilities(predictor.tails(head, answer.id, 40))[tail]
+                    assert answer.probability == pytest.approx(other, rel=1e-4)
+            for asked, said in (("tail", of_tail), ("head", of_head)):
+                reasons = predictor.explain(head, relation, tail, asked, hide=False)  # type: ignore[arg-type]
+                assert reasons.probability == pytest.approx(said, rel=1e-4)
+
+
+def test_new_and_known_triples_too_are_as_likely_whatever_was_asked(predictor: Predictor) -> None:
+    grown = predictor.add(NEW)
+    for head, tail in ((NEW, "e03"), (NEW, "e08"), ("e05", NEW), ("e00", "e04"), (NEW, NEW)):
+        ids = ["new" if end is NEW else end for end in (head, tail)]
+        graph = grown if NEW in (head, tail) else predictor
+        answers = predictor.relations(head, tail, known=True)
+        assert len(answers) == 3 and any(answer.known for answer in answers) == (
+            tail not in ("e08", NEW) or head == "e05"
+        )
+        for answer in answers:
+            found = next(one for one in graph.tails(ids[0], answer.id, 41, known=True) if one.id == ids[1])
+            assert found.known == answer.known and answer.probability == pytest.approx(found.probability, rel=1e-4)
+            reasons = predictor.explain(head, answer.id, tail, hide=False)
+            assert reasons.probability == pytest.approx(found.probability, rel=1e-4)
+
+
+def test_equals_are_equally_likely_and_what_has_no_rival_or_no_score_is_no_riddle(predictor: Predictor) -> None:
+    first, second, third = predictor.tails("e01", "r0", 3)
+    rows = [GRAPH.entities.find(answer.id) for answer in (first, second, third)]
+    twins = np.array(predictor.table)
+    twins[rows[1]] = twins[rows[0]]
+    found = replace(predictor, table=twins).tails("e01", "r0", 3)
+    assert found[0].probability == found[1].probability == pytest.approx(logistic(0, -3))
+    assert found[2].probability == pytest.approx(logistic(third.score - first.score, -3), rel=1e-4)
+    for left, k in itertools.product((0, 1, 2), (1, 2, 10)):  # as many candidates have a score
+        few = np.full_like(twins, np.nan)
+        few[rows[:left]] = predictor.table[rows[:left]]
+        asked = replace(predictor, table=few)
+        said = [answer.probability for answer in asked.tails("e01", "r0", k)]
+        gap = first.score - second.score
+        everyone = [[], [math.inf], [gap, -gap]][left]
+        assert said == pytest.approx([logistic(margin, -3) for margin in everyone[:k]], rel=1e-4)
+        if left:
+            related = next(one for one in asked.relations("e01", first.id) if one.id == "r0")
+            reasons = asked.explain("e01", "r0", first.id, hide=False)
+            assert related.probability == said[0] == pytest.approx(reasons.probability, rel=1e-4)

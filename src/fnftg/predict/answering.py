@@ -7,7 +7,8 @@ candidates come from the table. The answers are those of a graph into which the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fnftg.ego.sampling import EgoGraphs
 from fnftg.predict.questions import Answer, Asked
 from fnftg.predict.surroundings import Surroundings, changed_centres, edges_of, joined
 from fnftg.ranking.answers import pair_scores
+from fnftg.ranking.calibration import margins, rivals
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
@@ -145,18 +147,14 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
 
     size = entities + int(max((len(one.addition.entities) for one in asked), default=0))
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
-    left_out = links if not known else links[:0]
-    not_in_table = np.unique(np.concatenate([left_out, query * size + rows]))
-    not_in_table = not_in_table[not_in_table % size < entities]
-    offsets = np.searchsorted(not_in_table, np.arange(len(asked) + 1) * size)
-    scores, found = predictor.search(points, offsets, not_in_table % size, k)  # (q, k)
     again = pair_scores(predictor.model, points, vectors, query, np.arange(len(vectors)))
-    spared = ~np.isin(query * size + rows, left_out)
-    scores, found = merged(scores, found, query[spared], again[spared], rows[spared])
+    candidates = Candidates(predictor, points, size, query, rows, again)
+    scores, found = candidates.best(links[:0] if known else links, max(k, 2))  # two, so that the first has a rival
     marks = np.isin(np.arange(len(asked))[:, None] * size + found, links) & (found >= 0)
-    probabilities = probable(batch, scores, np.argsort(order)[: len(order)], view_labels)
+    unknown = partial(candidates.best, links, 2) if known else lambda: (scores, found)
+    probabilities = probable(batch, scores, found, view_labels[np.argsort(order)], unknown)
     return [
-        as_answers(predictor, one, "entity", *found_of)
+        as_answers(predictor, one, "entity", *(part[:k] for part in found_of))
         for one, *found_of in zip(asked, scores, found, marks, probabilities, strict=True)
     ]
 
@@ -184,8 +182,49 @@ def relation_answers(predictor: Predictor, one: Asked, k: int, known: bool) -> l
         marks[np.repeat(labels[:graph_relations], np.diff(offsets))[tails == one.tail]] = True
     usable = ~np.isnan(scores) & (known | ~marks)
     order = np.lexsort((labels, -scores, ~usable))[: min(k, int(usable.sum()))]
-    probabilities = probable(batch, scores[order][:, None], np.arange(len(order)), batch.labels(labels[order], 0))
+    answer = np.full((len(order), 1), one.tail)
+    unknown = partial(best_tails, batch, changed, around, points[order], order)
+    probabilities = probable(batch, scores[order][:, None], answer, batch.labels(labels[order], 0), unknown)
     return as_answers(predictor, one, "relation", scores[order], order, marks[order], probabilities[:, 0])
+
+
+def best_tails(
+    batch: Batch, changed: Numbers, around: Surroundings, points: Floats, relations: Numbers
+) -> tuple[Floats, Numbers]:
+    """The two best tails that are not known of (head, relation, ?), of the head of the only question with some
+    relations (q,) and their points: scores and rows, (q, 2) each."""
+    predictor, one = batch.predictor, batch.asked[0]
+    asked = [replace(one, relation=relation, tail=-1) for relation in relations.tolist()]
+    vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed, around)], None)
+    query, which = (part.ravel() for part in np.indices((len(asked), len(changed))))
+    again = pair_scores(predictor.model, points, vectors, query, which)
+    size = len(predictor.graph.entities) + len(one.addition.entities)
+    heads, inverse = np.full(len(asked), one.head, np.int64), np.zeros(len(asked), bool)
+    links = np.unique(known_links(predictor, asked, heads, inverse, size))
+    return Candidates(predictor, points, size, query, changed[which], again).best(links, 2)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The entities as candidates of points: those of the table, but some that are new or changed by scores of their
+    own."""
+
+    predictor: Predictor
+    points: Floats  # (q, d)
+    size: int  # above every row
+    query: Numbers  # (p,): whose candidate each of the new and changed ones is
+    rows: Numbers  # (p,)
+    scores: Floats  # (p,)
+
+    def best(self, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
+        """The k best of each point, without what is left out (query · size + row, ascending): scores, rows, (q, k)."""
+        own = self.query * self.size + self.rows
+        not_in_table = np.unique(np.concatenate([left_out, own]))
+        not_in_table = not_in_table[not_in_table % self.size < len(self.predictor.graph.entities)]
+        offsets = np.searchsorted(not_in_table, np.arange(len(self.points) + 1) * self.size)
+        scores, found = self.predictor.search(self.points, offsets, not_in_table % self.size, k)
+        spared = ~np.isin(own, left_out)
+        return merged(scores, found, self.query[spared], self.scores[spared], self.rows[spared])
 
 
 def known_links(predictor: Predictor, asked: Sequence[Asked], centres: Numbers, inverse: Truths, size: int) -> Numbers:
@@ -222,15 +261,24 @@ def merged(scores: Floats, found: Numbers, query: Numbers, more: Floats, rows: N
     return scores, found
 
 
-def probable(batch: Batch, scores: Floats, order: Numbers, labels: npt.NDArray[Any]) -> Any:
-    """Probabilities (q, k) of scores (q, k), None where the model was not calibrated; labels in another order."""
+def probable(
+    batch: Batch,
+    scores: Floats,
+    rows: Numbers,
+    labels: npt.NDArray[Any],
+    unknown: Callable[[], tuple[Floats, Numbers]],
+) -> Any:
+    """Probabilities of candidates (q, k) of queries with these labels (q,), None where the model was not calibrated.
+    Their rivals are the best of those that are no known links, of which two at least are looked up when needed."""
     calibration = batch.predictor.calibration
     if calibration is None:
         return np.full(scores.shape, None, object)
     if batch.texts.relations != len(batch.predictor.graph.relations):
         ids = batch.predictor.relation_ids
         calibration = calibration.bound([*ids, *(batch.texts.relations - len(ids)) * [""]])
-    return calibration.probabilities(scores, labels[order])
+    best, best_rows = unknown()
+    over = margins(scores, rivals(best, rows == best_rows[:, :1]))
+    return calibration.probabilities(over, labels)
 
 
 def as_answers(

@@ -26,6 +26,7 @@ from fnftg.files import new_file, sha256
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.ranking.answers import top_answers
+from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.embedding import parts as embedded_parts
 from fnftg.ranking.evaluation import MEMORY
 from fnftg.ranking.queries import Filter, Integers, Queries
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
 Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
 Found = npt.NDArray[np.void]  # (n,) of FOUND
 FOUND = np.dtype(
     [("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")]
@@ -143,19 +145,11 @@ class Search:
     def __call__(self, entities: Integers) -> Found:
         labels = self.group.labels
         queries = Queries(np.repeat(entities, len(labels)), np.tile(labels, len(entities)), entities[:0])
-        scores, rows = top_answers(
-            self.predictor.model,
-            self.points(queries),
-            self.table,
-            *self.filter(queries),
-            self.wanted.k,
-            self.memory // 4,
-        )  # (q, k) each
-        calibration = self.predictor.calibration
-        probabilities = np.full(scores.shape, np.nan)
-        if calibration is not None:
-            probabilities = calibration.probabilities(scores, queries.labels).round(DIGITS)
-        kept = rows >= 0
+        points, k = self.points(queries), max(self.wanted.k, 2)  # two, so that the first has a rival
+        model, memory = self.predictor.model, self.memory // 4
+        scores, rows = top_answers(model, points, self.table, *self.filter(queries), k, memory)  # (q, k) each
+        probabilities = self.probabilities(queries, points, scores, rows)
+        kept = (rows >= 0) & (np.arange(k) < self.wanted.k)
         if self.wanted.min_score is not None:
             kept &= scores >= self.wanted.min_score
         if self.wanted.min_probability is not None:
@@ -169,6 +163,19 @@ class Search:
         found["relation"] = queries.labels[query] % relations
         found["score"], found["probability"] = scores[query, place], probabilities[query, place]
         return found
+
+    def probabilities(self, queries: Queries, points: Floats, scores: Floats, rows: Rows) -> npt.NDArray[np.float64]:
+        """Of what was found (q, k), NaN where the model was not calibrated. Rivals are among all entities, whatever the
+        types: an answer is no likelier because few were to choose from."""
+        predictor, calibration = self.predictor, self.predictor.calibration
+        if calibration is None:
+            return np.full(scores.shape, np.nan)
+        best, best_answers = scores, rows
+        if self.group.candidates is not None:
+            known = predictor.known(queries.centres, queries.labels)
+            best, best_answers = top_answers(predictor.model, points, predictor.table, *known, 2, self.memory // 4)
+        over = margins(scores, rivals(best, self.candidates[rows] == best_answers[:, :1]))
+        return calibration.probabilities(over, queries.labels).round(DIGITS)
 
     def points(self, queries: Queries) -> Floats:
         """(q, d); the queries of an entity stand together, so that a batch reads its text and its neighbours once."""

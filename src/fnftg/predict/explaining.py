@@ -24,6 +24,7 @@ from fnftg.kernels.segments import segment_softmax
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.fnf import FnF
 from fnftg.models.predictor import Integers
+from fnftg.ranking.calibration import margins
 from fnftg.ranking.counting import Counts, filtered_counts
 from fnftg.ranking.metrics import mean_ranks
 from fnftg.text.transformer import GraphTexts
@@ -178,7 +179,8 @@ def explain(
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
     probability = None
     if calibration is not None:
-        probability = float(calibration.probabilities(counts.scores[:1, None], labels[:1])[0, 0])
+        rival, _ = predictor.search(points[:1], np.array([0, len(taken)]), taken, 1)  # (1, 1)
+        probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),
         named_relation(graph, relation),

@@ -1,8 +1,11 @@
-"""From scores to probabilities: monotone curves, fitted on validation queries and kept beside the weights.
+"""From margins to probabilities: monotone curves, fitted on validation queries and kept beside the weights.
 
-A probability here answers one question: of the candidates with this score for this relation, in the top k of a query
-that has an answer which is not known yet, how many are that answer? Tails and heads of a relation have a curve each;
-one that was asked for too rarely has the curve of all.
+A candidate's margin is its score less the best score among its query's other candidates: a score alone does not say
+whether a rival is as good. Only first answers have a margin above 0, so that the curve there is theirs alone.
+
+A probability here answers one question: of the candidates with this margin for this relation, in the top k of a query
+that has an answer which is not known yet, how many are that answer? Known links are nobody's rivals. Tails and heads of
+a relation have a curve each; one that was asked for too rarely has the curve of all.
 """
 
 from __future__ import annotations
@@ -24,25 +27,42 @@ from fnftg.files import new_file, sha256
 Values = npt.NDArray[np.float64]
 Method = Literal["isotonic", "platt"]
 METHODS: tuple[Method, ...] = ("isotonic", "platt")
-FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 1
+FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 2  # 1: curves of the score
+OF = "margin"  # what curves are of
 LEAST = 100  # queries from which on a relation's tails, or heads, have a curve of their own
 STEPS, CLOSE = 100, 1e-10  # of Newton's method: at most, and the step after which it ends
 
 
+def rivals(best: npt.NDArray[Any], first: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """The best score among the others, of candidates (q, k) of queries whose two best scores are given (q, 2): that of
+    the second for the one that is `first` (q, k), that of the first for all others."""
+    return np.where(first, best[:, 1:2], best[:, :1])
+
+
+def margins(scores: npt.NDArray[Any], rivals: npt.NDArray[Any]) -> Values:
+    """How far scores are above their best rivals', in one shape: NaN where there is no score (−∞, NaN), ∞ where there
+    is a score but no rival, 0 between equals."""
+    own, other = scores.astype(np.float64), rivals.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        found: Values = np.where(own == other, 0.0, own - np.where(np.isnan(other), -np.inf, other))
+    found[np.isnan(own) | (own == -np.inf)] = np.nan
+    return found
+
+
 @dataclass(frozen=True)
 class Isotonic:
-    """The best monotone fit: flat stretches, joined by straight lines."""
+    """The best monotone fit: flat stretches, joined by straight lines, and flat beyond the first and the last."""
 
-    knots: Values  # (m,): ascending scores, the two ends of every stretch
+    knots: Values  # (m,): ascending margins, the two ends of every stretch
     values: Values  # (m,): their probabilities, never falling
 
-    def __call__(self, scores: Values) -> Values:
-        return np.interp(scores, self.knots, self.values)
+    def __call__(self, margins: Values) -> Values:
+        return np.interp(margins, self.knots, self.values)
 
     @classmethod
-    def fitted(cls, scores: Values, hits: npt.NDArray[np.bool_]) -> Isotonic:
-        """Two answers are made up so that nothing is certain: one miss at the highest score, one hit at the lowest."""
-        distinct, place = np.unique(np.append(scores, [scores.max(), scores.min()]), return_inverse=True)
+    def fitted(cls, margins: Values, hits: npt.NDArray[np.bool_]) -> Isotonic:
+        """Two answers are made up so that nothing is certain: one miss at the highest margin, one hit at the lowest."""
+        distinct, place = np.unique(np.append(margins, [margins.max(), margins.min()]), return_inverse=True)
         hit = np.bincount(place, np.append(hits, [False, True]).astype(np.float64)).astype(np.float64)
         starts, values = pool_adjacent_violators(hit, np.bincount(place).astype(np.float64))
         stops = np.append(starts[1:], len(distinct)) - 1
@@ -51,22 +71,22 @@ class Isotonic:
 
 @dataclass(frozen=True)
 class Platt:
-    """A logistic curve: 1 / (1 + exp(−slope · score − intercept)), the slope not below 0."""
+    """A logistic curve: 1 / (1 + exp(−slope · margin − intercept)), the slope not below 0; flat beyond the widest."""
 
     slope: float
     intercept: float
+    widest: float  # margin that it was fitted on
 
-    def __call__(self, scores: Values) -> Values:
-        margins = self.slope * scores + self.intercept
-        return 0.5 * (1 + np.tanh(margins / 2))
+    def __call__(self, margins: Values) -> Values:
+        return 0.5 * (1 + np.tanh((self.slope * np.minimum(margins, self.widest) + self.intercept) / 2))
 
     @classmethod
-    def fitted(cls, scores: Values, hits: npt.NDArray[np.bool_]) -> Platt:
+    def fitted(cls, margins: Values, hits: npt.NDArray[np.bool_]) -> Platt:
         """The likeliest curve for targets pulled in a little from 0 and 1 (Platt, 1999), by Newton's method."""
         positive = int(hits.sum())
         target = np.where(hits, (positive + 1) / (positive + 2), 1 / (len(hits) - positive + 2))
-        mean, spread = float(scores.mean()), float(scores.std()) or 1.0
-        design = np.stack([(scores - mean) / spread, np.ones(len(scores))], axis=1)  # (n, 2)
+        mean, spread = float(margins.mean()), float(margins.std()) or 1.0
+        design = np.stack([(margins - mean) / spread, np.ones(len(margins))], axis=1)  # (n, 2)
         start = float(target.mean())
         weights = np.array([0.0, math.log(start / (1 - start))])
         for _ in range(STEPS):
@@ -78,9 +98,10 @@ class Platt:
             weights = weights + step
             if np.abs(step).max() < CLOSE:
                 break
-        if weights[0] < 0:  # better scores for worse answers: then the score says nothing
+        if weights[0] < 0:  # wider margins for worse answers: then the margin says nothing
             weights = np.array([0.0, math.log(start / (1 - start))])
-        return cls(float(weights[0] / spread), float(weights[1] - weights[0] * mean / spread))
+        slope = float(weights[0] / spread)
+        return cls(slope, float(weights[1]) - slope * mean, float(margins.max()))
 
 
 Curve = Isotonic | Platt
@@ -109,13 +130,13 @@ class Calibration:
         curves = self.tails if label < count else self.heads
         return curves.get(self.relations[label % count], self.everything)
 
-    def probabilities(self, scores: npt.NDArray[Any], labels: npt.NDArray[np.integer[Any]]) -> Values:
-        """(q, k) scores of the candidates of queries with these labels (q,): (q, k); no score (−∞, NaN) gives 0."""
-        found = np.zeros(scores.shape)
+    def probabilities(self, margins: Values, labels: npt.NDArray[np.integer[Any]]) -> Values:
+        """(q, k) margins of the candidates of queries with these labels (q,): (q, k), 0 for NaN and −∞."""
+        found = np.zeros(margins.shape)
+        there = margins > -np.inf  # not so of NaN
         for label in np.unique(labels):
-            rows = labels == label
-            found[rows] = self.curve(int(label))(scores[rows].astype(np.float64))
-        found[np.isnan(scores) | (scores == -np.inf)] = 0
+            chosen = there & (labels == label)[:, None]
+            found[chosen] = self.curve(int(label))(margins[chosen])
         return found
 
     def save(self, folder: Path) -> None:
@@ -124,6 +145,7 @@ class Calibration:
         value = {
             "format": FORMAT,
             "version": VERSION,
+            "of": OF,
             "weights": sha256(folder / "model.safetensors"),
             "method": self.method,
             "k": self.k,
@@ -137,7 +159,7 @@ class Calibration:
 
 
 def fit(
-    scores: npt.NDArray[Any],
+    margins: Values,
     hits: npt.NDArray[np.bool_],
     labels: npt.NDArray[np.integer[Any]],
     relations: Sequence[str],
@@ -145,22 +167,23 @@ def fit(
     about: Mapping[str, Any] | None = None,
     least: int = LEAST,
 ) -> Calibration:
-    """From the top k candidates of queries: scores (q, k), which of them is the answer (q, k), and labels (q,)."""
+    """From the top k candidates of queries: margins (q, k), which of them is the answer (q, k), and labels (q,)."""
     if method not in METHODS:
         raise FnftgError(f"There is no method {method!r} to calibrate by: choose {' or '.join(METHODS)}.")
 
-    def fitted(rows: Any) -> Curve:
-        there = np.isfinite(scores[rows])
-        if not there.any():
-            raise FnftgError("The model gave no score that is a number: nothing to calibrate.")
-        return KINDS[method].fitted(scores[rows][there].astype(np.float64), hits[rows][there])
+    there = np.isfinite(margins)  # (q, k)
+    if not there.any():
+        raise FnftgError("No query has two candidates whose scores are numbers: nothing to calibrate.")
 
-    common, count = np.unique(labels, return_counts=True)
+    def fitted(rows: Any) -> Curve:
+        return KINDS[method].fitted(margins[rows][there[rows]], hits[rows][there[rows]])
+
+    common, count = np.unique(labels[there.any(axis=1)], return_counts=True)
     own = {int(label): fitted(labels == label) for label in common[count >= least]}
     ids = list(relations)
     return Calibration(
         method,
-        scores.shape[1],
+        margins.shape[1],
         {**(about or {}), "queries": len(labels)},
         fitted(slice(None)),
         {ids[label]: curve for label, curve in own.items() if label < len(ids)},
@@ -190,7 +213,7 @@ def pool_adjacent_violators(totals: Values, weights: Values) -> tuple[npt.NDArra
 
 def plain(curve: Curve) -> dict[str, Any]:
     if isinstance(curve, Platt):
-        return {"slope": curve.slope, "intercept": curve.intercept}
+        return {"slope": curve.slope, "intercept": curve.intercept, "widest": curve.widest}
     return {"knots": curve.knots.tolist(), "values": curve.values.tolist()}
 
 
@@ -201,7 +224,9 @@ def load(folder: Path) -> Calibration | None:
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        if (value["format"], value["version"]) != (FORMAT, VERSION):
+        if value["format"] == FORMAT and value["version"] != VERSION:
+            raise FnftgError(f"{path} is of another version of fnftg: run fnftg calibrate again.")
+        if (value["format"], value["of"]) != (FORMAT, OF):
             raise ValueError("another format")
         sides = {
             side: {id_: read_curve(value["method"], curve) for id_, curve in value[side].items()}
@@ -223,10 +248,10 @@ def load(folder: Path) -> Calibration | None:
 def read_curve(method: str, value: Mapping[str, Any]) -> Curve:
     """A curve that is monotone and whose values are probabilities, or a ValueError."""
     if method == "platt":
-        slope, intercept = float(value["slope"]), float(value["intercept"])
-        if not (math.isfinite(slope) and math.isfinite(intercept) and slope >= 0):
+        numbers = [float(value[name]) for name in ("slope", "intercept", "widest")]
+        if not all(map(math.isfinite, numbers)) or numbers[0] < 0:
             raise ValueError("no rising logistic curve")
-        return Platt(slope, intercept)
+        return Platt(*numbers)
     if method != "isotonic":
         raise ValueError("another method")
     knots, values = (np.array(value[name], np.float64) for name in ("knots", "values"))

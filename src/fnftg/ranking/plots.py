@@ -118,9 +118,11 @@ def calibration(figure: Any, values: dict[str, Any]) -> None:
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     for name, words, colour in (("softmax", "uncalibrated (softmax)", ORANGE), ("calibrated", "calibrated", BLUE)):
-        bins, error = values[name]["bins"], values[name]["expected_calibration_error"]
+        bins, error, first = (values[name][key] for key in ("bins", "expected_calibration_error", "of_first_answers"))
         said, came = [one["said"] for one in bins], [one["came_true"] for one in bins]
-        axes.plot(said, came, color=colour, linewidth=1, label=f"{words}: error {error:.4f}")
+        axes.plot(
+            said, came, color=colour, linewidth=1, label=f"{words}: error {error:.4f}, of first answers {first:.4f}"
+        )
         axes.scatter(said, came, [8 + 4 * one["predictions"] ** 0.3 for one in bins], color=colour)
     axes.set(xlabel="probability that was given", ylabel="share that came true", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.set_aspect("equal")

@@ -22,7 +22,7 @@ from fnftg.files import sha256
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.predictor import LinkPredictor, Visible
 from fnftg.ranking.answers import pair_scores, top_answers
-from fnftg.ranking.calibration import FILE, Calibration, Values, load
+from fnftg.ranking.calibration import FILE, Calibration, Values, load, margins, rivals
 from fnftg.ranking.embedding import Floats, candidate_table, triple_vectors
 from fnftg.ranking.evaluation import MEMORY, ROUND, chosen_triples
 from fnftg.ranking.processes import Processes
@@ -38,6 +38,7 @@ class Predictions:
     """The best k candidates of each query, best first: other known answers are left out, −∞ where there are fewer."""
 
     scores: Floats  # (q, k)
+    margins: Values  # (q, k): over the best of the query's other candidates
     hits: npt.NDArray[np.bool_]  # (q, k): the true answer, which no list has more than once
     labels: Integers  # (q,): relation labels in [0, 2R)
 
@@ -67,20 +68,23 @@ def predictions(
             part = triples[start : start + ROUND]
             points, true_vectors = triple_vectors(model, visible, part, protocol.hidden, memory // 8)
             queries = Queries.of(part, count)
-            others, _ = top_answers(model, points, table, *filter(queries), k, memory // 4)
+            others, _ = top_answers(model, points, table, *filter(queries), k + 1, memory // 4)
             rows = np.arange(len(points))
             rounds.append(with_answer(others, pair_scores(model, points, true_vectors, rows, rows), queries.labels))
             advance(len(part))
     return Predictions(
-        *(np.concatenate([getattr(part, name) for part in rounds]) for name in ("scores", "hits", "labels"))
+        *(np.concatenate([getattr(part, name) for part in rounds]) for name in ("scores", "margins", "hits", "labels"))
     )
 
 
 def with_answer(others: Floats, own: Floats, labels: Integers) -> Predictions:
-    """The best k of the others' scores (q, k) and the true answer's (q,), which stands behind its equals."""
+    """The best k of the true answer's score (q,), which stands behind its equals, and of the k + 1 best others'."""
+    k = others.shape[1] - 1
     scores = np.nan_to_num(np.column_stack([others, own]), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : others.shape[1]]
-    return Predictions(np.take_along_axis(scores, order, axis=1), order == others.shape[1], labels)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : k + 1]  # one more than k: a single answer has a rival too
+    scores = np.take_along_axis(scores, order, axis=1)
+    over = margins(scores, rivals(scores[:, :2], np.arange(k + 1)[None] == 0))
+    return Predictions(scores[:, :k], over[:, :k], order[:, :k] == k + 1, labels)
 
 
 def softmax(scores: npt.NDArray[Any]) -> Values:
@@ -120,7 +124,7 @@ def measured(found: Predictions, calibration: Calibration) -> dict[str, Any]:
     softmax beside it."""
     there = np.isfinite(found.scores)
     values: dict[str, Any] = {"method": calibration.method, "k": found.scores.shape[1], "predictions": int(there.sum())}
-    sources = {"calibrated": calibration.probabilities(found.scores, found.labels), "softmax": softmax(found.scores)}
+    sources = {"calibrated": calibration.probabilities(found.margins, found.labels), "softmax": softmax(found.scores)}
     for name, said in sources.items():
         error, bins = reliability(said[there], found.hits[there])
         of_first, _ = reliability(said[there[:, 0], 0], found.hits[there[:, 0], 0])

@@ -21,8 +21,10 @@ Turns scores into probabilities, from the queries of a split whose answers are k
 
 Each query is asked as in evaluation, under the protocol that the run was trained with: the triple hidden, other known
 answers left out. Its k best candidates are hits or misses, and a monotone curve is fitted to them: one for the tails of
-each relation and one for its heads, or that of all queries where there are fewer than {LEAST}. A probability is that of
-a candidate being the answer of a query that has one.
+each relation and one for its heads, or that of all queries where there are fewer than {LEAST}. The curve is one of the
+margin, the candidate's score less that of the best other one: a first answer is the likelier the farther it is ahead,
+another one the less likely the farther it is behind. A probability is that of a candidate being the answer of a query
+that has one.
 
 The curves are kept in the checkpoint as {FILE}, and belong to these weights alone; fnftg evaluate then reports the
 expected calibration error, beside that of the softmax over the k scores, and fnftg report draws it."""
@@ -54,7 +56,7 @@ expected calibration error, beside that of the softmax over the k scores, and fn
     found = predictions(model, graph, texts, chosen.split, rules, chosen.k, memory=memory)
     relations = graph.relations.ids.slice(0, len(graph.relations))
     about = {"split": chosen.split, "protocol": rules.name}
-    calibration = fit(found.scores, found.hits, found.labels, relations, chosen.method, about)
+    calibration = fit(found.margins, found.hits, found.labels, relations, chosen.method, about)
     folder = checkpoint_of(run)
     calibration.save(folder)
     values = measured(found, calibration)
