@@ -1,12 +1,12 @@
 // An entity of the graph: its text, its links, and what the model would add.
 
-import { aborted, entity as fetchEntity } from "./api.js";
+import { aborted, entity as fetchEntity, search } from "./api.js";
 import { answersPanel, usualRelation } from "./answers.js";
 import { h } from "./dom.js";
 import { egoGraph } from "./graph.js";
 import { remember } from "./recent.js";
 import { entityLink } from "./route.js";
-import { failure, skeleton } from "./states.js";
+import { empty, failure, skeleton } from "./states.js";
 import { counted, number, spoken } from "./words.js";
 
 const EDGES = 200; // fetched; fewer are drawn
@@ -42,12 +42,22 @@ export function entityView(page, first) {
       update(route);
     } catch (error) {
       if (aborted(error)) return;
-      if (error.status === 404) {
-        element.replaceChildren(h("section", { class: "card" }, failure(error), h("p", { class: "centred" }, h("a", { href: "#/" }, "Look for another entity"))));
-      } else card.replaceChildren(failure(error, load));
+      if (error.status === 404) return lost();
+      card.replaceChildren(failure(error, load));
     } finally {
       card.removeAttribute("aria-busy");
     }
+  }
+
+  /** No such entity: those that are called nearly so instead. */
+  async function lost() {
+    const near = h("p", { class: "chips" });
+    const state = empty("Not in this graph", "There is no entity ", h("code", {}, first.id), ".");
+    page.title("Not found");
+    element.className = "";
+    element.replaceChildren(h("section", { class: "card" }, state, near));
+    const found = await search(first.id.slice(0, 200), 6, leaving.signal).catch(() => []);
+    near.append(...found.map(({ id, name: called }) => h("a", { class: "chip", href: entityLink(id) }, called)));
   }
 
   const element = h("div", { class: "two" }, card, panel.element);

@@ -13,7 +13,7 @@ export const empty = (title, ...words) => h("div", { class: "state" }, h("h3", {
 
 /** An error in the server's own words, with what can be done about it. */
 export function failure(error, retry) {
-  if (error.status === 401) return locked(error);
+  if (error.status === 401) return locked();
   const [title, advice] = told(error);
   return h(
     "div",
@@ -27,7 +27,6 @@ export function failure(error, retry) {
 
 function told(error) {
   if (error.status === 0) return ["No connection", "Nothing that you wrote is lost: it is in the address of this page."];
-  if (error.status === 404) return ["Not in this graph", null];
   if (error.status === 422 || error.status === 413) return ["The server cannot use this", null];
   if (error.status === 429) return ["Still busy", "It was asked several times. Wait a little, then try again."];
   if (error.status === 503) return ["Not ready", null];
@@ -36,7 +35,7 @@ function told(error) {
 }
 
 /** The server wants a token: where to write it. */
-function locked(error) {
+function locked() {
   const field = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", placeholder: "Token", required: true });
   const open = (event) => {
     event.preventDefault();
@@ -46,8 +45,7 @@ function locked(error) {
     "div",
     { class: "state failed", role: "alert" },
     h("h3", {}, "This server asks for a token"),
-    h("p", {}, error.message),
-    h("p", { class: "soft" }, "Open this page as ", h("code", {}, "/?token=…"), ", or write the token here; the browser keeps it until it is closed."),
+    h("p", {}, "Open this page as ", h("code", {}, "/?token=…"), ", or write the token here. The browser keeps it until it is closed."),
     h("form", { class: "inline", onsubmit: open }, field, h("button", {}, "Open")),
   );
 }
