@@ -120,13 +120,12 @@ def calibration(figure: Any, values: dict[str, Any]) -> None:
     for name, words, colour in (("softmax", "uncalibrated (softmax)", ORANGE), ("calibrated", "calibrated", BLUE)):
         bins, error, first = (values[name][key] for key in ("bins", "expected_calibration_error", "of_first_answers"))
         said, came = [one["said"] for one in bins], [one["came_true"] for one in bins]
-        axes.plot(
-            said, came, color=colour, linewidth=1, label=f"{words}: error {error:.4f}, of first answers {first:.4f}"
-        )
+        label = f"{words}: error {error:.4f},\nof first answers {first:.4f}"
+        axes.plot(said, came, color=colour, linewidth=1, label=label)
         axes.scatter(said, came, [8 + 4 * one["predictions"] ** 0.3 for one in bins], color=colour)
     axes.set(xlabel="probability that was given", ylabel="share that came true", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.set_aspect("equal")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
 
 
 def reach(values: list[float], bounds: list[list[float]]) -> list[list[float]]:

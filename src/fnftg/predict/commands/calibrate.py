@@ -26,8 +26,9 @@ margin, the candidate's score less that of the best other one: a first answer is
 another one the less likely the farther it is behind. A probability is that of a candidate being the answer of a query
 that has one.
 
-The curves are kept in the checkpoint as {FILE}, and belong to these weights alone; fnftg evaluate then reports the
-expected calibration error, beside that of the softmax over the k scores, and fnftg report draws it."""
+The curves are kept in the checkpoint as {FILE}, and belong to these weights alone; fnftg evaluate then
+reports the expected calibration error, over all k answers and over first answers, beside that of the softmax over the k
+scores, and fnftg report draws it."""
     parser.epilog = examples(
         "fnftg calibrate animals-run",
         "fnftg calibrate animals-run --method platt --k 20",
