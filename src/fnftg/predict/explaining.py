@@ -97,6 +97,8 @@ class Near:
 
 @dataclass(frozen=True)
 class Explanation:
+    """The reasons for a triple: how it scores, what its two sides add to that, and what in training is like it."""
+
     head: Named
     relation: Named
     tail: Named
@@ -112,6 +114,7 @@ class Explanation:
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return asdict(self)
 
 

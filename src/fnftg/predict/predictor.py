@@ -166,6 +166,7 @@ class Predictor:
 
     @cached_property
     def relation_ids(self) -> list[str]:
+        """In the order of their rows."""
         return _ids(self.graph)
 
 

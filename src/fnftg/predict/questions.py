@@ -71,6 +71,7 @@ class Answer:
     known: bool = False  # the triple is in the graph already
 
     def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return asdict(self)
 
 

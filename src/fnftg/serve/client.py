@@ -34,6 +34,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Ends the connections."""
         self.http.close()
 
     def tails(self, head: EntityName, relation: RelationName, k: int = 10, known: bool = False) -> list[Answer]:
