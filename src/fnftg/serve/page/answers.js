@@ -40,7 +40,8 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const input = h("input", { type: "radio", name: "direction", value: way, onchange: () => onchange({ direction: way === "tails" ? "" : way }) });
     return { way, input, words: h("span", {}) };
   });
-  const results = h("div", { class: "results", "aria-live": "polite" });
+  const results = h("div", { class: "results" });
+  const spokenSummary = h("p", { class: "unseen", role: "status" }); // a whole list would be too much to hear
   const copying = elsewhere();
   const element = h(
     "section",
@@ -58,6 +59,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       ),
       h("label", { class: "switch" }, known, h("span", {}, "Show known links")),
     ),
+    spokenSummary,
     results,
     copying.element,
   );
@@ -137,6 +139,8 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     parts.push(...notes(found));
     results.replaceChildren(...parts);
     results.removeAttribute("aria-busy");
+    const best = results.querySelector(".answer b")?.textContent;
+    spokenSummary.textContent = best ? `${counted(results.querySelectorAll(".answer").length, "answer")}, the first is ${best}` : "No answers";
     slide(results, places);
   }
 

@@ -166,10 +166,10 @@ export function combobox({ label, placeholder = "", source, onpick, onempty, wai
   return {
     element,
     input,
-    /** Shows a choice that was made elsewhere. */
+    /** Shows a choice that was made elsewhere, unless someone is typing another one. */
     set(text) {
       chosen = text;
-      if (document.activeElement !== input || keep) input.value = text;
+      if (document.activeElement !== input || !isOpen()) input.value = text;
     },
     /** One sentence beside the field, or none. */
     complain(message) {

@@ -126,7 +126,7 @@ function reasonsClosed() {
 }
 
 async function start() {
-  place.replaceChildren(h("div", { class: "two" }, h("section", { class: "card" }, skeleton(3), skeleton(6, "picture")), h("section", { class: "card" }, skeleton(8, "rows"))));
+  place.replaceChildren(h("section", { class: "card" }, skeleton(3), skeleton(6, "picture")));
   document.body.dataset.view = parse(location.hash).view;
   try {
     const [model, relations] = await Promise.all([api.model(), api.relations()]);

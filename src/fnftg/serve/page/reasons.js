@@ -71,11 +71,15 @@ const end = (entity, asked) => h("span", { class: asked ? "triple-end asked" : "
 function figures(found) {
   const figure = (name, ...value) => h("div", { class: "figure" }, h("dt", {}, name), h("dd", {}, ...value));
   return h(
-    "dl",
+    "div",
     { class: "figures" },
-    figure("Rank", rank(found.rank), h("small", {}, ` of ${number(found.candidates)}`)),
-    found.probability !== null && figure("Probability", percent(found.probability)),
-    figure("Score", decimal(found.score)),
+    h(
+      "dl",
+      {},
+      figure("Rank", rank(found.rank), h("small", {}, ` of ${number(found.candidates)}`)),
+      found.probability !== null && figure("Probability", percent(found.probability)),
+      figure("Score", decimal(found.score)),
+    ),
     found.hidden && h("p", { class: "remark" }, "This link is in the graph; it was hidden from the model here, so that it is no reason for itself."),
   );
 }
