@@ -2,20 +2,18 @@
 
 import { aborted } from "./api.js";
 import { ALL, MOST_RELATIONS, ask, merged } from "./asking.js";
-import { combobox, matching } from "./combobox.js";
+import { combobox } from "./combobox.js";
 import { h, latest } from "./dom.js";
 import { elsewhere } from "./elsewhere.js";
+import { placesOf, slide } from "./moving.js";
+import { relationOptions } from "./relations.js";
 import { entityLink } from "./route.js";
 import { empty, failure, skeleton } from "./states.js";
 import { counted, cut, decimal, number, percent, rest, spoken } from "./words.js";
 
 const STEPS = [10, 30, 100]; // answers shown, more at each press
 const IN_GROUPS = 3; // answers of each relation, where they cannot be compared
-const FEW = 64; // relations that are all asked about unless one is chosen
 const GROUPS = 12; // relations up to which each has a list of its own unless one list is chosen
-
-/** What is asked about where nothing is chosen: everything, or the most frequent relation where there are very many. */
-export const usualRelation = (graph) => (graph.relations.length <= FEW ? ALL : graph.relations[0].id);
 
 /**
  * `graph` is {relations, relationName, calibrated}. `onchange(part, replace)` is told a part of the route that the
@@ -32,12 +30,18 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     placeholder: "all relations, or your own words",
     keep: true,
     source: async (text) => relationOptions(graph, text),
-    onpick: ({ value, fresh }) => onchange(fresh ? { relation: "", words: value } : { relation: value || "*", words: "" }),
+    onpick: ({ value, fresh }) =>
+      onchange(fresh ? { relation: "", words: value } : { relation: value || "*", words: "" }),
     onempty: () => onchange({ relation: "*", words: "" }),
   });
   const known = h("input", { type: "checkbox", onchange: () => onchange({ known: known.checked ? "1" : "" }, true) });
   const ways = ["tails", "heads"].map((way) => {
-    const input = h("input", { type: "radio", name: "direction", value: way, onchange: () => onchange({ direction: way === "tails" ? "" : way }) });
+    const input = h("input", {
+      type: "radio",
+      name: "direction",
+      value: way,
+      onchange: () => onchange({ direction: way === "tails" ? "" : way }),
+    });
     return { way, input, words: h("span", {}) };
   });
   const results = h("div", { class: "results" });
@@ -79,7 +83,13 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
   function show(next, waiting) {
     const usualList = graph.relations.length <= GROUPS ? "groups" : "one";
     state = { ...next, list: next.list || usualList };
-    relation.set(state.words ? `“${state.words}”` : state.relation === ALL ? "all relations" : graph.relationName(state.relation));
+    relation.set(
+      state.words
+        ? `“${state.words}”`
+        : state.relation === ALL
+          ? "all relations"
+          : spoken(graph.relationName(state.relation)),
+    );
     known.checked = state.known;
     const name = cut(state.name, 24);
     for (const { way, input, words } of ways) {
@@ -106,7 +116,14 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const k = wanted();
     relation.complain(null);
     copying.element.hidden = false;
-    copying.show({ subject: state.subject, relations, all: isAll(), direction: state.direction, k, known: state.known });
+    copying.show({
+      subject: state.subject,
+      relations,
+      all: isAll(),
+      direction: state.direction,
+      k,
+      known: state.known,
+    });
     if (results.querySelector(".answer")) results.setAttribute("aria-busy", "true");
     else results.replaceChildren(skeleton(8, "rows"));
     const progress = (found) => {
@@ -123,16 +140,25 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       results.removeAttribute("aria-busy");
       if (error.status === 422 && /(^|\.)relation(\.|$)/.test(error.field ?? "")) relation.complain(error.message);
       const marked = onproblem(error);
-      results.replaceChildren(marked ? empty("One thing to mend", "The field that is marked says what.") : failure(error, load));
+      results.replaceChildren(
+        marked ? empty("One thing to mend", "The field that is marked says what.") : failure(error, load),
+      );
     }
   }
 
   function paint(found, all) {
     const places = placesOf(results);
     const parts = [];
-    if (found.length < all) parts.push(h("p", { class: "remark" }, `${number(found.length)} of ${number(all)} relations asked…`));
+    if (found.length < all)
+      parts.push(h("p", { class: "remark" }, `${number(found.length)} of ${number(all)} relations asked…`));
     if (!found.some(({ answers }) => answers.length)) {
-      parts.push(empty("Nothing is left to predict", "Every candidate is a known link already. ", "Show known links to see them."));
+      parts.push(
+        empty(
+          "Nothing is left to predict",
+          "Every candidate is a known link already. ",
+          "Show known links to see them.",
+        ),
+      );
     } else if (!isAll()) parts.push(list(found[0].answers, found[0].relation));
     else if (inGroups()) parts.push(lists(), ...found.filter(({ answers }) => answers.length).map(group));
     else parts.push(lists(), list(merged(found).slice(0, wanted()), null));
@@ -140,7 +166,9 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     results.replaceChildren(...parts);
     results.removeAttribute("aria-busy");
     const best = results.querySelector(".answer b")?.textContent;
-    spokenSummary.textContent = best ? `${counted(results.querySelectorAll(".answer").length, "answer")}, the first is ${best}` : "No answers";
+    spokenSummary.textContent = best
+      ? `${counted(results.querySelectorAll(".answer").length, "answer")}, the first is ${best}`
+      : "No answers";
     slide(results, places);
   }
 
@@ -149,8 +177,14 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const skipped = isAll() ? graph.relations.length - MOST_RELATIONS : 0;
     return [
       more && h("button", { type: "button", class: "quiet more", onclick: () => (step++, load()) }, "Show more"),
-      skipped > 0 && h("p", { class: "remark" }, `Asked about the ${MOST_RELATIONS} most frequent relations; choose one of the other ${number(skipped)} by name.`),
-      !graph.calibrated && h("p", { class: "remark" }, "Scores only rank; run ", h("code", {}, "fnftg calibrate"), " for probabilities."),
+      skipped > 0 &&
+        h(
+          "p",
+          { class: "remark" },
+          `Asked about the ${MOST_RELATIONS} most frequent relations; choose another of ${number(skipped)} by name.`,
+        ),
+      !graph.calibrated &&
+        h("p", { class: "remark" }, "Scores only rank; run ", h("code", {}, "fnftg calibrate"), " for probabilities."),
     ].filter(Boolean);
   }
 
@@ -158,7 +192,16 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
   function lists() {
     if (!graph.calibrated) return "";
     const choice = (kind, words) =>
-      h("button", { type: "button", class: "plain", "aria-pressed": String(state.list === kind), onclick: () => onchange({ list: kind }, true) }, words);
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain",
+          "aria-pressed": String(state.list === kind),
+          onclick: () => onchange({ list: kind }, true),
+        },
+        words,
+      );
     return h("div", { class: "lists" }, choice("groups", "By relation"), choice("one", "Likeliest first"));
   }
 
@@ -167,7 +210,15 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     return h(
       "section",
       { class: "group" },
-      h("h3", {}, h("button", { type: "button", class: "plain", title: "Ask about this relation alone", onclick: choose }, spoken(graph.relationName(id)))),
+      h(
+        "h3",
+        {},
+        h(
+          "button",
+          { type: "button", class: "plain", title: "Ask about this relation alone", onclick: choose },
+          spoken(graph.relationName(id)),
+        ),
+      ),
       list(answers, id),
     );
   }
@@ -178,7 +229,11 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const [best, worst] = [Math.max(...scores), Math.min(...scores)];
     const share = ({ probability, score }) =>
       probability ?? (best === worst ? 1 : 0.05 + (0.95 * (score - worst)) / (best - worst));
-    return h("ol", {}, answers.map((answer, place) => row(answer, only, share(answer), place + 1)));
+    return h(
+      "ol",
+      {},
+      answers.map((answer, place) => row(answer, only, share(answer), place + 1)),
+    );
   }
 
   function row(answer, only, share, rank) {
@@ -190,13 +245,31 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       { class: answer.known ? "answer known" : "answer", "data-key": `${JSON.stringify(id)} ${answer.id}` },
       h(
         "button",
-        { type: "button", class: "answer-main", "aria-haspopup": "dialog", title: "Why?", onclick: () => onwhy({ ...answer, relation: id }) },
+        {
+          type: "button",
+          class: "answer-main",
+          "aria-haspopup": "dialog",
+          title: "Why?",
+          onclick: () => onwhy({ ...answer, relation: id }),
+        },
         h("span", { class: "rank" }, number(rank)),
         h(
           "span",
           { class: "answer-words" },
-          h("span", { class: "answer-name" }, h("b", {}, answer.name), answer.known && h("span", { class: "badge" }, "known"), answer.id === state.subject && h("span", { class: "badge itself" }, "itself")),
-          only === null && h("span", { class: "answer-relation" }, state.direction === "tails" ? "→ " : "← ", spoken(graph.relationName(id))),
+          h(
+            "span",
+            { class: "answer-name" },
+            h("b", {}, answer.name),
+            answer.known && h("span", { class: "badge" }, "known"),
+            answer.id === state.subject && h("span", { class: "badge itself" }, "itself"),
+          ),
+          only === null &&
+            h(
+              "span",
+              { class: "answer-relation" },
+              state.direction === "tails" ? "→ " : "← ",
+              spoken(graph.relationName(id)),
+            ),
           h("span", { class: "answer-text" }, rest(answer.text, answer.name)),
         ),
         h(
@@ -206,40 +279,18 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
           h("span", { class: "bar", vars: { share: `${(100 * share).toFixed(1)}%` } }, h("span", {})),
         ),
       ),
-      h("a", { class: "visit", href: entityLink(answer.id), title: `Go to ${answer.name}`, "aria-label": `Go to ${answer.name}` }, "→"),
+      h(
+        "a",
+        {
+          class: "visit",
+          href: entityLink(answer.id),
+          title: `Go to ${answer.name}`,
+          "aria-label": `Go to ${answer.name}`,
+        },
+        "→",
+      ),
     );
   }
 
   return { element, show };
-}
-
-/** "All relations", then those that match, then the words themselves as a relation that the graph does not have. */
-export function relationOptions(graph, text, all = true, own = true) {
-  const options = graph.relations.map(({ id, name, triples }) => ({
-    label: spoken(name),
-    note: counted(triples, "triple"),
-    value: id,
-  }));
-  const first = all ? [{ label: "all relations", note: null, value: ALL }] : [];
-  const found = text ? matching([...first, ...options], text) : [...first, ...options];
-  const exact = found.some(({ label }) => label.toLowerCase() === text.toLowerCase());
-  if (own && text && !exact) found.push({ label: `“${text}”`, note: "in your own words", value: text, fresh: true });
-  return found;
-}
-
-// Answers that stay on the page move to their new places.
-
-function placesOf(results) {
-  const rows = [...results.querySelectorAll(".answer")];
-  return new Map(rows.map((row) => [row.dataset.key, row.getBoundingClientRect().top]));
-}
-
-function slide(results, places) {
-  if (!places.size || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  for (const row of results.querySelectorAll(".answer")) {
-    const before = places.get(row.dataset.key);
-    const moved = before === undefined ? null : before - row.getBoundingClientRect().top;
-    const frames = moved === null ? [{ opacity: 0 }, { opacity: 1 }] : [{ transform: `translateY(${moved}px)` }, { transform: "none" }];
-    if (moved !== 0) row.animate(frames, { duration: 220, easing: "ease-out" });
-  }
 }

@@ -61,7 +61,8 @@ const post = (path, body, signal) => request(path, { method: "POST", body: JSON.
 
 export const model = (signal) => request("/v1/model", {}, signal);
 export const relations = async (signal) => (await request("/v1/relations", {}, signal)).relations;
-export const entity = (id, limit, signal) => request(`/v1/entities/${encodeURIComponent(id)}?limit=${limit}`, {}, signal);
+export const entity = (id, limit, signal) =>
+  request(`/v1/entities/${encodeURIComponent(id)}?limit=${limit}`, {}, signal);
 export const search = async (text, limit, signal) =>
   (await request(`/v1/entities?q=${encodeURIComponent(text)}&limit=${limit}`, {}, signal)).entities;
 export const predict = async (body, signal) => (await post("/v1/predict", body, signal)).results;

@@ -24,7 +24,10 @@ export async function ask(subject, relations, direction, k, known, signal, progr
   for (const body of bodies(subject, relations, direction, k, known)) {
     const results = await predict(body, signal);
     for (const { answers } of results) {
-      found.push({ relation: relations[found.length], answers: answers.filter((answer) => !isItself(answer, subject)) });
+      found.push({
+        relation: relations[found.length],
+        answers: answers.filter((answer) => !isItself(answer, subject)),
+      });
     }
     progress(found);
   }

@@ -5,10 +5,20 @@ import { debounced, freshId, h, latest } from "./dom.js";
 
 /**
  * `source(text, signal)` gives options {label, detail?, note?, value, fresh?}; `onpick(option)` is told the choice.
- * `wait`: milliseconds of silence before the source is asked. `keep`: the field keeps what was chosen; otherwise it is a
- * search field, which is empty again. `least`: characters before there are suggestions. `onempty`: the field was emptied.
+ * `wait`: milliseconds of silence before the source is asked. `keep`: the field keeps what was chosen; otherwise it is
+ * a search field, which is empty again. `least`: characters before there are suggestions. `onempty`: it was emptied.
  */
-export function combobox({ label, placeholder = "", source, onpick, onempty, wait = 0, keep = false, least = 0, big = false }) {
+export function combobox({
+  label,
+  placeholder = "",
+  source,
+  onpick,
+  onempty,
+  wait = 0,
+  keep = false,
+  least = 0,
+  big = false,
+}) {
   const id = freshId("field");
   const list = h("ul", { id: `${id}-list`, role: "listbox", "aria-label": label, class: "options", hidden: true });
   const input = h("input", {
@@ -79,7 +89,8 @@ export function combobox({ label, placeholder = "", source, onpick, onempty, wai
       if (signal.aborted) return;
       options = found;
       active = -1;
-      if (!options.length) return say(text ? `Nothing is called “${text}”, or nearly so.` : "There is nothing to choose from.");
+      if (!options.length)
+        return say(text ? `Nothing is called “${text}”, or nearly so.` : "There is nothing to choose from.");
       open(options.map(row));
       if (wanted) pick(options[0]);
       else if (!keep || text) activate(0);
@@ -148,7 +159,8 @@ export function combobox({ label, placeholder = "", source, onpick, onempty, wai
   });
   input.addEventListener("blur", () => {
     const text = input.value.trim();
-    const exact = keep && text !== chosen && options.find((option) => option.label.toLowerCase() === text.toLowerCase());
+    const exact =
+      keep && text !== chosen && options.find((option) => option.label.toLowerCase() === text.toLowerCase());
     close();
     if (!keep) return;
     if (exact) pick(exact);

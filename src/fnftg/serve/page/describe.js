@@ -1,11 +1,12 @@
 // A new entity: a text, a few links, and predictions that follow every change.
 
 import { aborted, entity as fetchEntity, search } from "./api.js";
-import { answersPanel, relationOptions } from "./answers.js";
+import { answersPanel } from "./answers.js";
 import { combobox } from "./combobox.js";
 import { debounced, h } from "./dom.js";
 import { chosen, whyBody } from "./entity.js";
 import { egoGraph } from "./graph.js";
+import { relationOptions } from "./relations.js";
 import { entityLink } from "./route.js";
 import { empty } from "./states.js";
 import { cut, rest, spoken } from "./words.js";
@@ -29,13 +30,22 @@ export function describeView(page, first) {
   const problem = h("p", { class: "problem", id: "new-text-problem", hidden: true });
   const rows = h("div", { class: "edges" });
   const preview = h("div", { class: "preview" });
-  const add = h("button", { type: "button", class: "quiet", onclick: () => addEdge(["out", "", ""]).fields.relation.input.focus() }, "+ Add a link");
+  const add = h(
+    "button",
+    { type: "button", class: "quiet", onclick: () => addEdge(["out", "", ""]).fields.relation.input.focus() },
+    "+ Add a link",
+  );
 
   const panel = answersPanel({
     graph: page.graph,
     heading: "What would it be linked to?",
     onchange: (part, replace) => page.go({ ...written(), why: "", whyrelation: "", ...part }, replace),
-    onwhy: (answer) => page.go({ ...written(), why: answer.id, whyrelation: typeof answer.relation === "string" ? answer.relation : "" }),
+    onwhy: (answer) =>
+      page.go({
+        ...written(),
+        why: answer.id,
+        whyrelation: typeof answer.relation === "string" ? answer.relation : "",
+      }),
     onproblem: marked,
   });
   const later = debounced(() => page.go({ ...written(), why: "", whyrelation: "" }, true), WAIT);
@@ -44,7 +54,9 @@ export function describeView(page, first) {
   const written = () => ({
     ...route,
     text: text.value.trim(),
-    edges: edges.filter(({ relation, entity }) => relation || entity).map((edge) => [edge.direction, edge.relation, edge.entity]),
+    edges: edges
+      .filter(({ relation, entity }) => relation || entity)
+      .map((edge) => [edge.direction, edge.relation, edge.entity]),
   });
 
   const complete = () => edges.filter(({ relation, entity }) => relation && entity);
@@ -52,12 +64,22 @@ export function describeView(page, first) {
   /** The entity as the server reads it; null while it has no text. */
   function subject() {
     if (!text.value.trim()) return null;
-    const of = (direction) => complete().filter((edge) => edge.direction === direction).map(({ relation, entity }) => [relation, entity]);
+    const of = (direction) =>
+      complete()
+        .filter((edge) => edge.direction === direction)
+        .map(({ relation, entity }) => [relation, entity]);
     const [out, incoming] = [of("out"), of("in")];
     return { text: text.value.trim(), ...(out.length && { edges: out }), ...(incoming.length && { incoming }) };
   }
 
-  const name = () => cut(text.value.trim().split(/[,;.:(]/)[0].trim() || "the new one", 40);
+  const name = () =>
+    cut(
+      text.value
+        .trim()
+        .split(/[,;.:(]/)[0]
+        .trim() || "the new one",
+      40,
+    );
 
   function update(next) {
     route = next;
@@ -71,7 +93,18 @@ export function describeView(page, first) {
     const { relation, direction } = chosen(page.graph, route);
     const about = subject();
     const hint = empty("Nothing described yet", "Write a few words about it, and the predictions appear here.");
-    panel.show({ subject: about, name: name(), relation, words: route.words ?? "", direction, known: route.known === "1", list: route.list }, hint);
+    panel.show(
+      {
+        subject: about,
+        name: name(),
+        relation,
+        words: route.words ?? "",
+        direction,
+        known: route.known === "1",
+        list: route.list,
+      },
+      hint,
+    );
     draw();
     page.title(about ? `${name()} (new)` : "A new entity");
     page.reasons(route.why && about ? whyBody(route, about, relation, direction) : null);
@@ -119,10 +152,25 @@ export function describeView(page, first) {
         onempty: () => changed(edge, { entity: "" }),
       }),
     };
-    const turn = h("button", { type: "button", class: "turn quiet", onclick: () => changed(edge, { direction: edge.direction === "out" ? "in" : "out" }) });
-    const remove = h("button", { type: "button", class: "quiet round", "aria-label": "Remove this link", onclick: () => removeEdge(edge) }, "×");
+    const turn = h("button", {
+      type: "button",
+      class: "turn quiet",
+      onclick: () => changed(edge, { direction: edge.direction === "out" ? "in" : "out" }),
+    });
+    const remove = h(
+      "button",
+      { type: "button", class: "quiet round", "aria-label": "Remove this link", onclick: () => removeEdge(edge) },
+      "×",
+    );
     Object.assign(edge, { fields, turn });
-    edge.element = h("div", { class: "edge-row", role: "group", "aria-label": "A link" }, turn, fields.relation.element, fields.entity.element, remove);
+    edge.element = h(
+      "div",
+      { class: "edge-row", role: "group", "aria-label": "A link" },
+      turn,
+      fields.relation.element,
+      fields.entity.element,
+      remove,
+    );
     edges.push(edge);
     rows.append(edge.element);
     show(edge);
@@ -136,7 +184,10 @@ export function describeView(page, first) {
     edge.fields.entity.set(names.get(edge.entity) ?? edge.entity);
     const out = edge.direction === "out";
     edge.turn.replaceChildren(h("span", { class: "turn-new" }, "new"), out ? " →" : " ←");
-    edge.turn.setAttribute("aria-label", out ? "The link leads from the new entity; turn it round" : "The link leads to the new entity; turn it round");
+    edge.turn.setAttribute(
+      "aria-label",
+      out ? "The link leads from the new entity; turn it round" : "The link leads to the new entity; turn it round",
+    );
     edge.turn.title = out ? "From the new entity" : "To the new entity";
   }
 
@@ -168,7 +219,11 @@ export function describeView(page, first) {
 
   async function entityOptions(typed, signal) {
     const found = await search(typed, 8, signal);
-    return found.map(({ id, name: called, text: words }) => ({ label: called, detail: rest(words, called), value: id }));
+    return found.map(({ id, name: called, text: words }) => ({
+      label: called,
+      detail: rest(words, called),
+      value: id,
+    }));
   }
 
   /** Shows a 422 beside the field that it names; true if there is one. */

@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. `on…` attributes are listeners, `vars` are CSS variables; null, undefined and false leave one out. */
+/** An HTML element. `on…` are listeners, `vars` are CSS variables; null, undefined and false leave one out. */
 export function h(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
@@ -16,10 +16,13 @@ function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "vars") for (const [key, number] of Object.entries(value)) element.style.setProperty(`--${key}`, number);
+    else if (name === "vars")
+      for (const [key, number] of Object.entries(value)) element.style.setProperty(`--${key}`, number);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 

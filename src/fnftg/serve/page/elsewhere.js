@@ -10,7 +10,18 @@ const FORMS = { JSON: asJson, curl: asCurl, Python: asPython };
 export function elsewhere() {
   const code = h("code", {});
   const tabs = Object.keys(FORMS).map((name) =>
-    h("button", { type: "button", role: "tab", "aria-selected": "false", tabindex: "-1", onclick: () => choose(name), onkeydown: walk }, name),
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        "aria-selected": "false",
+        tabindex: "-1",
+        onclick: () => choose(name),
+        onkeydown: walk,
+      },
+      name,
+    ),
   );
   let chosen = "JSON";
   let question = null;
@@ -88,7 +99,9 @@ export function asPython({ subject, relations, all, direction, k, known }) {
   }
   const options = `, k=${k}${known ? ", known=True" : ""}`;
   const call = (relation) =>
-    direction === "heads" ? `predictor.heads(${relation}, ${name}${options})` : `predictor.tails(${name}, ${relation}${options})`;
+    direction === "heads"
+      ? `predictor.heads(${relation}, ${name}${options})`
+      : `predictor.tails(${name}, ${relation}${options})`;
   const print = "print(answer.rank, answer.name, answer.score, answer.probability)";
   if (!all) return [...lines, `for answer in ${call(pythonRelation(relations[0]))}:`, `    ${print}`].join("\n");
   const loop = ["for relation in predictor.relation_ids:", `    for answer in ${call("relation")}:`];

@@ -1,10 +1,11 @@
 // An entity of the graph: its text, its links, and what the model would add.
 
 import { aborted, entity as fetchEntity, search } from "./api.js";
-import { answersPanel, usualRelation } from "./answers.js";
+import { answersPanel } from "./answers.js";
 import { h } from "./dom.js";
 import { egoGraph } from "./graph.js";
 import { remember } from "./recent.js";
+import { usualRelation } from "./relations.js";
 import { entityLink } from "./route.js";
 import { empty, failure, skeleton } from "./states.js";
 import { counted, number, spoken } from "./words.js";
@@ -22,13 +23,22 @@ export function entityView(page, first) {
     graph: page.graph,
     heading: "What else is it linked to?",
     onchange: (part, replace) => page.go({ ...route, why: "", whyrelation: "", ...part }, replace),
-    onwhy: (answer) => page.go({ ...route, why: answer.id, whyrelation: typeof answer.relation === "string" ? answer.relation : "" }),
+    onwhy: (answer) =>
+      page.go({ ...route, why: answer.id, whyrelation: typeof answer.relation === "string" ? answer.relation : "" }),
   });
 
   function update(next) {
     route = next;
     const { relation, direction } = chosen(page.graph, route);
-    panel.show({ subject: route.id, name, relation, words: route.words ?? "", direction, known: route.known === "1", list: route.list });
+    panel.show({
+      subject: route.id,
+      name,
+      relation,
+      words: route.words ?? "",
+      direction,
+      known: route.known === "1",
+      list: route.list,
+    });
     page.reasons(route.why ? whyBody(route, route.id, relation, direction) : null);
   }
 
@@ -83,7 +93,10 @@ export function whyBody(route, subject, relation, direction) {
 function painted(found) {
   const rows = found.edges.map(({ relation, direction, neighbour }) => ({
     name: neighbour.name,
-    title: direction === "out" ? `${spoken(relation.name)} → ${neighbour.name}\n${neighbour.text}` : `${neighbour.name} → ${spoken(relation.name)}\n${neighbour.text}`,
+    title:
+      direction === "out"
+        ? `${spoken(relation.name)} → ${neighbour.name}\n${neighbour.text}`
+        : `${neighbour.name} → ${spoken(relation.name)}\n${neighbour.text}`,
     label: spoken(relation.name),
     away: direction === "out",
     group: relation.id,
@@ -105,6 +118,10 @@ function text(words) {
   const place = h("p", { class: "description" }, words);
   if (words.length < 480) return place;
   place.classList.add("folded");
-  const button = h("button", { type: "button", class: "plain", onclick: () => button.replaceWith() || place.classList.remove("folded") }, "Show all of it");
+  const button = h(
+    "button",
+    { type: "button", class: "plain", onclick: () => button.replaceWith() || place.classList.remove("folded") },
+    "Show all of it",
+  );
   return h("div", {}, place, button);
 }

@@ -1,5 +1,5 @@
-// Ego-graphs as SVG. Neighbours stand in rows beside their centre, so that no label ever lies on a node: those that point
-// to the centre on its left, those that it points to on its right. Where there is little room, all stand below it.
+// Ego-graphs as SVG. Neighbours stand in rows beside their centre, so that no label ever lies on a node: those that
+// point to the centre on its left, those it points to on its right. Where there is little room, all stand below it.
 
 import { h, s } from "./dom.js";
 import { fitted, inTwoLines, textWidth } from "./measure.js";
@@ -41,14 +41,16 @@ export function egoGraph(centre, rows) {
   const drawn = fairly(rows, MOST.ego);
   const sides = new Set(drawn.map((row) => row.away)).size;
   const least = sides > 1 ? NARROW.both : NARROW.one;
-  const paint = (width) => (width < least ? below([{ centre, rows: drawn }], width) : besideCentre(centre, drawn, width));
+  const paint = (width) =>
+    width < least ? below([{ centre, rows: drawn }], width) : besideCentre(centre, drawn, width);
   return { element: drawing(paint, `Links of ${centre.name}`), drawn: drawn.length };
 }
 
 /** Two ego-graphs face to face, with the link between them that is to be explained. */
 export function reasonsGraph(query, candidate, link) {
   const [one, other] = [query, candidate].map((side) => ({ ...side, rows: side.rows.slice(0, MOST.reasons) }));
-  const paint = (width) => (width < NARROW.reasons ? below([one, other], width, link) : faceToFace(one, other, link, width));
+  const paint = (width) =>
+    width < NARROW.reasons ? below([one, other], width, link) : faceToFace(one, other, link, width);
   const label = `The links of ${query.centre.name} and of ${candidate.centre.name}, by what each adds to the score`;
   return { element: drawing(paint, label), drawn: [one.rows.length, other.rows.length] };
 }
@@ -62,7 +64,7 @@ function fairly(rows, most) {
   }
   const room = new Map([true, false].map((away) => [away, MOST.side]));
   const taken = new Map([...groups.keys()].map((key) => [key, 0]));
-  for (let left = most, moved = true; left > 0 && moved; ) {
+  for (let left = most, moved = true; left > 0 && moved;) {
     moved = false;
     for (const [key, members] of groups) {
       const { away } = members[0];
@@ -131,7 +133,8 @@ function zones(rows, room) {
 
 const nodeWidth = (row) => textWidth(row.name, NAME) + 24 + (row.note ? textWidth(row.note, LABEL, 600) + 10 : 0);
 
-const isNewGroup = (rows, place) => place > 0 && rows[place].group !== undefined && rows[place].group !== rows[place - 1].group;
+const isNewGroup = (rows, place) =>
+  place > 0 && rows[place].group !== undefined && rows[place].group !== rows[place - 1].group;
 
 function heightOf(rows) {
   return rows.reduce((sum, _, place) => sum + ROW + (isNewGroup(rows, place) ? GAP : 0), 0);
@@ -143,12 +146,14 @@ function fan(rows, zone, x, middle, way, centreHeight) {
   const at = (distance) => x + way * distance;
   return rows.map((row, place) => {
     y += ROW + (isNewGroup(rows, place) ? GAP : 0);
-    const spread = rows.length > 1 ? (place / (rows.length - 1) - 0.5) * Math.min(centreHeight - 14, 4 * rows.length) : 0;
+    const spread =
+      rows.length > 1 ? (place / (rows.length - 1) - 0.5) * Math.min(centreHeight - 14, 4 * rows.length) : 0;
     const from = middle + spread;
     const [bend, end] = [at(zone.curve), at(zone.curve + zone.label)];
     const tip = row.away ? end - way : bend + way * 2;
     const stop = row.away ? end - way * 7 : end;
-    const path = `M${x} ${from} C${at(zone.curve * 0.6)} ${from} ${at(zone.curve * 0.35)} ${y} ${bend} ${y} L${stop} ${y}`;
+    const [soon, late] = [at(zone.curve * 0.6), at(zone.curve * 0.35)];
+    const path = `M${x} ${from} C${soon} ${from} ${late} ${y} ${bend} ${y} L${stop} ${y}`;
     return s(
       "g",
       { class: `edge ${signOf(row)}` },
@@ -185,7 +190,11 @@ function below(sides, width, link) {
         { class: `edge ${signOf(row)}` },
         s("title", {}, row.title),
         s("path", { class: "line rail", d: `M${rail} ${top} L${rail} ${at}`, "stroke-width": 1.6 }),
-        s("path", { class: "line", d: `M${row.away ? rail : rail + 9} ${at} L${row.away ? to - 8 : to} ${at}`, "stroke-width": thickness(row) }),
+        s("path", {
+          class: "line",
+          d: `M${row.away ? rail : rail + 9} ${at} L${row.away ? to - 8 : to} ${at}`,
+          "stroke-width": thickness(row),
+        }),
         arrow(row.away ? to - 1 : rail + 2, at, row.away ? 1 : -1, row),
         label(row, to + 2, at - NODE - 6, width - to - 8, "start"),
         node(row, to, at, Math.min(nodeWidth(row), width - to - 2), true),
@@ -212,7 +221,9 @@ function centreShape(box, x, middle, kind = "") {
     { class: `centre ${kind}` },
     s("title", {}, box.title),
     s("rect", { x, y: middle - box.height / 2, width: box.width, height: box.height, rx: 14 }),
-    box.lines.map((line, row) => s("text", { x: x + box.width / 2, y: first + 20 * row, "text-anchor": "middle" }, line)),
+    box.lines.map((line, row) =>
+      s("text", { x: x + box.width / 2, y: first + 20 * row, "text-anchor": "middle" }, line),
+    ),
   );
 }
 
@@ -238,7 +249,10 @@ function label(row, x, y, most, anchor = "middle") {
 
 function arrow(x, y, way, row) {
   const [length, half] = [8, Math.max(4.2, thickness(row) / 2 + 2.5)];
-  return s("path", { class: "arrow", d: `M${x} ${y} L${x - way * length} ${y - half} L${x - way * length} ${y + half} Z` });
+  return s("path", {
+    class: "arrow",
+    d: `M${x} ${y} L${x - way * length} ${y - half} L${x - way * length} ${y + half} Z`,
+  });
 }
 
 /** The link that is asked about, dashed, from left to right or back. */
@@ -251,7 +265,11 @@ function guess(from, to, y, link) {
     s("title", {}, link.title),
     s("path", { d: `M${tail} ${y} L${tip - way * 8} ${y}` }),
     s("path", { class: "arrow", d: `M${tip} ${y} L${tip - way * 9} ${y - 5} L${tip - way * 9} ${y + 5} Z` }),
-    s("text", { x: (from + to) / 2, y: y - 10, "text-anchor": "middle" }, fitted(link.label, to - from - 8, LABEL, 600)),
+    s(
+      "text",
+      { x: (from + to) / 2, y: y - 10, "text-anchor": "middle" },
+      fitted(link.label, to - from - 8, LABEL, 600),
+    ),
   );
 }
 

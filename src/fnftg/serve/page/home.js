@@ -21,7 +21,11 @@ export function homeView(page) {
   };
   const lately = recent(graph);
   if (lately.length) fill("Lately", lately);
-  else examples(leaving.signal).then((found) => found.length && fill("Try", found), () => {}); // a start without them is fine
+  else
+    examples(leaving.signal).then(
+      (found) => found.length && fill("Try", found),
+      () => {},
+    ); // a start without them is fine
   const most = Math.max(...graph.relations.map(({ triples }) => triples), 1);
   const element = h(
     "div",
@@ -31,7 +35,11 @@ export function homeView(page) {
       "a",
       { class: "card invite", href: "#/new" },
       h("h2", {}, "Describe a new entity"),
-      h("p", {}, "Write a sentence about something that the graph does not have, add a link or two, and watch the predictions change as you type."),
+      h(
+        "p",
+        {},
+        "Write what the graph does not have, add a link or two, and watch the predictions change as you type.",
+      ),
       h("span", { class: "go", "aria-hidden": "true" }, "→"),
     ),
     h(
@@ -41,17 +49,20 @@ export function homeView(page) {
       h(
         "ul",
         { class: "relations" },
-        graph.relations.slice(0, SHOWN).map(({ name, text, triples }) =>
-          h(
-            "li",
-            { title: text },
-            h("span", {}, spoken(name)),
-            h("span", { class: "number soft" }, number(triples)),
-            h("span", { class: "bar", vars: { share: `${(100 * triples) / most}%` } }, h("span", {})),
+        graph.relations
+          .slice(0, SHOWN)
+          .map(({ name, text, triples }) =>
+            h(
+              "li",
+              { title: text },
+              h("span", {}, spoken(name)),
+              h("span", { class: "number soft" }, number(triples)),
+              h("span", { class: "bar", vars: { share: `${(100 * triples) / most}%` } }, h("span", {})),
+            ),
           ),
-        ),
       ),
-      graph.relations.length > SHOWN && h("p", { class: "remark" }, `and ${number(graph.relations.length - SHOWN)} more`),
+      graph.relations.length > SHOWN &&
+        h("p", { class: "remark" }, `and ${number(graph.relations.length - SHOWN)} more`),
     ),
   );
   return { element, update() {}, leave: () => leaving.abort() };

@@ -53,26 +53,42 @@ api.patience.addEventListener("change", ({ detail: { waiting, why } }) => {
   clearInterval(counting);
   if (!waiting) return toast(null);
   const until = performance.now() + waiting * 1000;
-  const tick = () => toast(`${why}. Asking again in ${Math.max(Math.ceil((until - performance.now()) / 1000), 1)} s…`, 0);
+  const tick = () =>
+    toast(`${why}. Asking again in ${Math.max(Math.ceil((until - performance.now()) / 1000), 1)} s…`, 0);
   tick();
   counting = setInterval(tick, 500);
 });
 
 function frame(model) {
   const { graph, metrics } = model;
-  const size = [counted(graph.entities, "entity"), counted(graph.relations, "relation"), counted(graph.triples, "triple")];
+  const size = [
+    counted(graph.entities, "entity"),
+    counted(graph.relations, "relation"),
+    counted(graph.triples, "triple"),
+  ];
   const best = metrics && ["mrr", "hits@10"].filter((name) => typeof metrics[name] === "number");
   const title = metrics && `${metrics.split ?? ""} ${metrics.protocol ? `(protocol ${metrics.protocol})` : ""}`;
-  document.getElementById("model").replaceChildren(
-    h("b", { title: [model.system, model.encoder].filter(Boolean).join(", ") }, model.name),
-    h("span", { class: "size" }, size.join(" · ")),
-    ...(best ?? []).map((name) =>
-      h("span", { class: "metric", title }, name === "mrr" ? "MRR " : "Hits@10 ", h("b", {}, name === "mrr" ? metrics.mrr.toFixed(3) : percent(metrics[name]))),
-    ),
-  );
+  document
+    .getElementById("model")
+    .replaceChildren(
+      h("b", { title: [model.system, model.encoder].filter(Boolean).join(", ") }, model.name),
+      h("span", { class: "size" }, size.join(" · ")),
+      ...(best ?? []).map((name) =>
+        h(
+          "span",
+          { class: "metric", title },
+          name === "mrr" ? "MRR " : "Hits@10 ",
+          h("b", {}, name === "mrr" ? metrics.mrr.toFixed(3) : percent(metrics[name])),
+        ),
+      ),
+    );
   document.getElementById("version").textContent = `fnftg ${model.version}`;
   const { system, parameters, checkpoint } = model;
-  const parts = [system, parameters && `${number(parameters)} parameters`, checkpoint && `weights ${checkpoint.slice(0, 8)}`];
+  const parts = [
+    system,
+    parameters && `${number(parameters)} parameters`,
+    checkpoint && `weights ${checkpoint.slice(0, 8)}`,
+  ];
   document.getElementById("checkpoint").textContent = parts.filter(Boolean).join(" · ");
 }
 
@@ -105,7 +121,11 @@ function render() {
 function lostView() {
   page.title("Not found");
   const way = h("p", { class: "centred" }, h("a", { href: "#/" }, "To the start"));
-  return { element: h("section", { class: "card" }, empty("There is nothing at this address"), way), update() {}, leave() {} };
+  return {
+    element: h("section", { class: "card" }, empty("There is nothing at this address"), way),
+    update() {},
+    leave() {},
+  };
 }
 
 /** Shows another route; a step back returns to this one, unless it is replaced. */

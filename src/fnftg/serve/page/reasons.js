@@ -11,7 +11,11 @@ import { counted, decimal, number, percent, rank, signed, spoken } from "./words
 export function reasonsDialog(graph, onclose) {
   const newest = latest();
   const content = h("div", { class: "reasons" });
-  const button = h("button", { type: "button", class: "quiet round close", "aria-label": "Close the reasons", onclick: () => dialog.close() }, "×");
+  const button = h(
+    "button",
+    { type: "button", class: "quiet round close", "aria-label": "Close the reasons", onclick: () => dialog.close() },
+    "×",
+  );
   const dialog = h("dialog", { class: "sheet", "aria-label": "Reasons" }, button, content);
   let current = null;
   dialog.addEventListener("close", () => {
@@ -66,7 +70,8 @@ function painted(graph, found) {
   ];
 }
 
-const end = (entity, asked) => h("span", { class: asked ? "triple-end asked" : "triple-end", title: entity.text }, entity.name);
+const end = (entity, asked) =>
+  h("span", { class: asked ? "triple-end asked" : "triple-end", title: entity.text }, entity.name);
 
 function figures(found) {
   const figure = (name, ...value) => h("div", { class: "figure" }, h("dt", {}, name), h("dd", {}, ...value));
@@ -80,30 +85,51 @@ function figures(found) {
       found.probability !== null && figure("Probability", percent(found.probability)),
       figure("Score", decimal(found.score)),
     ),
-    found.hidden && h("p", { class: "remark" }, "This link is in the graph; it was hidden from the model here, so that it is no reason for itself."),
+    found.hidden &&
+      h(
+        "p",
+        { class: "remark" },
+        "This link is in the graph; it was hidden from the model here, so that it is no reason for itself.",
+      ),
   );
 }
 
 // Links
 
 function picture(graph, found, relation) {
-  const strongest = Math.max(...[found.query, found.candidate].flatMap(({ edges }) => edges.map(({ effect }) => Math.abs(effect))), 1e-12);
+  const strongest = Math.max(
+    ...[found.query, found.candidate].flatMap(({ edges }) => edges.map(({ effect }) => Math.abs(effect))),
+    1e-12,
+  );
   const side = ({ entity, edges }) => ({
     centre: { name: entity.name, title: entity.text },
     rows: edges.map((edge) => edgeRow(graph, edge, strongest)),
   });
-  const link = { label: relation, forward: found.asked === "tail", title: `${found.head.name} → ${relation} → ${found.tail.name}` };
+  const link = {
+    label: relation,
+    forward: found.asked === "tail",
+    title: `${found.head.name} → ${relation} → ${found.tail.name}`,
+  };
   const [query, candidate] = [side(found.query), side(found.candidate)];
   const { element, drawn } = reasonsGraph(query, candidate, link);
-  const left = [query, candidate].map(({ centre, rows }, place) => [rows.length - drawn[place], centre.name]).filter(([count]) => count > 0);
+  const left = [query, candidate]
+    .map(({ centre, rows }, place) => [rows.length - drawn[place], centre.name])
+    .filter(([count]) => count > 0);
   return h(
     "section",
     {},
     h("h3", {}, "Links that matter"),
     legend(),
     element,
-    left.length > 0 && h("p", { class: "remark" }, `And ${left.map(([count, name]) => `${number(count)} more of ${name}`).join(", ")}, all weaker.`),
-    !query.rows.length && !candidate.rows.length && h("p", { class: "remark" }, "Neither side has links: the texts alone decide."),
+    left.length > 0 &&
+      h(
+        "p",
+        { class: "remark" },
+        `And ${left.map(([count, name]) => `${number(count)} more of ${name}`).join(", ")}, all weaker.`,
+      ),
+    !query.rows.length &&
+      !candidate.rows.length &&
+      h("p", { class: "remark" }, "Neither side has links: the texts alone decide."),
   );
 }
 
@@ -149,17 +175,32 @@ function words(found, which) {
   return h(
     "section",
     {},
-    h("h3", {}, which === "query" ? "Words of the question: " : "Words of the answer: ", h("span", { class: "soft" }, side.entity.name)),
+    h(
+      "h3",
+      {},
+      which === "query" ? "Words of the question: " : "Words of the answer: ",
+      h("span", { class: "soft" }, side.entity.name),
+    ),
     side.words.length
-      ? h("p", { class: "words" }, read, beyond && h("span", { class: "unread", title: "The model reads no further." }, beyond))
+      ? h(
+          "p",
+          { class: "words" },
+          read,
+          beyond && h("span", { class: "unread", title: "The model reads no further." }, beyond),
+        )
       : h("p", { class: "words" }, side.entity.text, h("span", { class: "unread" }, " (one word has none to spare)")),
   );
 }
 
 function tinted(word, strongest) {
   const strength = Math.abs(word.effect) / strongest;
-  const title = `${signed(word.effect)} to the score; without it: score ${decimal(word.score_without)}, rank ${rank(word.rank_without)}`;
-  return h("span", { class: `word ${word.effect >= 0 ? "for" : "against"}`, vars: { strength: strength.toFixed(3) }, title }, word.word);
+  const without = `score ${decimal(word.score_without)}, rank ${rank(word.rank_without)}`;
+  const title = `${signed(word.effect)} to the score; without it: ${without}`;
+  return h(
+    "span",
+    { class: `word ${word.effect >= 0 ? "for" : "against"}`, vars: { strength: strength.toFixed(3) }, title },
+    word.word,
+  );
 }
 
 // Triples
@@ -178,7 +219,11 @@ function nearest(found, relation) {
     {},
     h("h3", {}, "Most similar links in training"),
     h("ol", { class: "nearest" }, found.nearest.map(row)),
-    h("p", { class: "remark" }, `By the distance of both ends to this pair: ${counted(found.nearest.length, "triple")} with the same relation, the nearest first.`),
+    h(
+      "p",
+      { class: "remark" },
+      `${counted(found.nearest.length, "triple")} with this relation, by the distance of both ends to this pair.`,
+    ),
   );
 }
 

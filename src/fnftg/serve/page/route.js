@@ -2,7 +2,7 @@
 
 const NAMES = ["relation", "words", "direction", "known", "why", "whyrelation", "list", "text"];
 
-/** {view: "home" | "entity" | "new" | "lost", id, relation, words, direction, known, why, whyrelation, list, text, edges}. */
+/** {view: "home" | "entity" | "new" | "lost", id, edges} and, where the address has them, what NAMES lists. */
 export function parse(hash) {
   const [path, search = ""] = split(hash.replace(/^#/, ""), "?");
   const route = { view: "lost", edges: [] };
@@ -21,7 +21,8 @@ export function parse(hash) {
 }
 
 export function format(route) {
-  const path = route.view === "entity" ? `/entity/${encodeURIComponent(route.id)}` : route.view === "new" ? "/new" : "/";
+  const path =
+    route.view === "entity" ? `/entity/${encodeURIComponent(route.id)}` : route.view === "new" ? "/new" : "/";
   const pairs = NAMES.filter((name) => route[name]).map((name) => [name, route[name]]);
   for (const one of route.edges ?? []) pairs.push(["edge", JSON.stringify(one)]);
   const search = pairs.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");

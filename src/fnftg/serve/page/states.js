@@ -9,7 +9,8 @@ export function skeleton(lines, kind = "lines") {
 }
 
 /** An empty place with a sentence that says what to do. */
-export const empty = (title, ...words) => h("div", { class: "state" }, h("h3", {}, title), words.length > 0 && h("p", {}, words));
+export const empty = (title, ...words) =>
+  h("div", { class: "state" }, h("h3", {}, title), words.length > 0 && h("p", {}, words));
 
 /** An error in the server's own words, with what can be done about it. */
 export function failure(error, retry) {
@@ -26,7 +27,8 @@ export function failure(error, retry) {
 }
 
 function told(error) {
-  if (error.status === 0) return ["No connection", "Nothing that you wrote is lost: it is in the address of this page."];
+  if (error.status === 0)
+    return ["No connection", "Nothing that you wrote is lost: it is in the address of this page."];
   if (error.status === 422 || error.status === 413) return ["The server cannot use this", null];
   if (error.status === 429) return ["Still busy", "It was asked several times. Wait a little, then try again."];
   if (error.status === 503) return ["Not ready", null];
@@ -36,7 +38,13 @@ function told(error) {
 
 /** The server wants a token: where to write it. */
 function locked() {
-  const field = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", placeholder: "Token", required: true });
+  const field = h("input", {
+    type: "password",
+    autocomplete: "off",
+    "aria-label": "Token",
+    placeholder: "Token",
+    required: true,
+  });
   const open = (event) => {
     event.preventDefault();
     location.assign(`/?token=${encodeURIComponent(field.value)}${location.hash}`);
@@ -45,7 +53,13 @@ function locked() {
     "div",
     { class: "state failed", role: "alert" },
     h("h3", {}, "This server asks for a token"),
-    h("p", {}, "Open this page as ", h("code", {}, "/?token=…"), ", or write the token here. The browser keeps it until it is closed."),
+    h(
+      "p",
+      {},
+      "Open this page as ",
+      h("code", {}, "/?token=…"),
+      ", or write the token here. The browser keeps it until it is closed.",
+    ),
     h("form", { class: "inline", onsubmit: open }, field, h("button", {}, "Open")),
   );
 }

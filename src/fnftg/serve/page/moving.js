@@ -1,0 +1,21 @@
+// Answers that stay on the page move to their new places, so that the eye can follow.
+
+/** Where each answer stands, by its key. */
+export function placesOf(results) {
+  const rows = [...results.querySelectorAll(".answer")];
+  return new Map(rows.map((row) => [row.dataset.key, row.getBoundingClientRect().top]));
+}
+
+/** Lets the answers that are here now come from where they stood. */
+export function slide(results, places) {
+  if (!places.size || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  for (const row of results.querySelectorAll(".answer")) {
+    const before = places.get(row.dataset.key);
+    const moved = before === undefined ? null : before - row.getBoundingClientRect().top;
+    const frames =
+      moved === null
+        ? [{ opacity: 0 }, { opacity: 1 }]
+        : [{ transform: `translateY(${moved}px)` }, { transform: "none" }];
+    if (moved !== 0) row.animate(frames, { duration: 220, easing: "ease-out" });
+  }
+}
