@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 from starlette.staticfiles import StaticFiles
@@ -108,9 +108,10 @@ def make_app(options: Options, failed: Callable[[FnftgError], None] = lambda err
     )
     app.state.rooms = rooms
     add_error_handlers(app)
-    app.include_router(questions(rooms))
-    app.include_router(graph(rooms))
-    app.include_router(operation(rooms))
+    app.router.route_class = BoundedRoute
+    add_questions(app, rooms)
+    add_graph(app, rooms)
+    add_operation(app, rooms)
     app.add_api_route("/", page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False))
     app.add_middleware(Guard, token=options.token)
@@ -129,18 +130,18 @@ def described(answer: type[BaseModel], *refusals: int) -> dict[str, Any]:
     return {"responses": {200: {"model": answer}, **errors}, "response_model": None}
 
 
-def questions(rooms: Rooms) -> APIRouter:
+def add_questions(app: FastAPI, rooms: Rooms) -> None:
     """What the model computes."""
-    router = APIRouter(prefix="/v1", route_class=BoundedRoute, tags=["Ask the model"])
+    ask: dict[str, Any] = {"tags": ["Ask the model"]}
 
-    @router.post("/predict", **described(schemas.Predicted, *COMPUTED))
+    @app.post("/v1/predict", **ask, **described(schemas.Predicted, *COMPUTED))
     async def predict(body: schemas.PredictBody, request: Request) -> Response:
         """The likeliest answers to each query, best first."""
         served = rooms.served()
         asked = await rooms.looked_up(asking.questions, body, served.predictor)
         return await rooms.computed(Questions(served, asked, body.k, body.known), request)
 
-    @router.post("/explain", **described(schemas.Explained, *COMPUTED))
+    @app.post("/v1/explain", **ask, **described(schemas.Explained, *COMPUTED))
     async def explain(body: schemas.ExplainBody, request: Request) -> Response:
         """The reasons for a triple: what its edges and words add to the score."""
         predictor = rooms.served().predictor
@@ -148,14 +149,12 @@ def questions(rooms: Rooms) -> APIRouter:
         reasons = partial(predictor.explain, *body.triple(), body.asked, body.hide, body.nearest)
         return await rooms.computed(reasons, request)
 
-    @router.post("/embed", **described(schemas.Embedded, *COMPUTED))
+    @app.post("/v1/embed", **ask, **described(schemas.Embedded, *COMPUTED))
     async def embed(body: schemas.EmbedBody, request: Request) -> Response:
         """The vectors of entities."""
         predictor = rooms.served().predictor
         asked = await rooms.looked_up(asking.entities, body, predictor)
         return await rooms.computed(partial(embedded, predictor, asked), request)
-
-    return router
 
 
 def embedded(predictor: Predictor, asked: list[Asked]) -> dict[str, Any]:
@@ -169,17 +168,17 @@ def embedded(predictor: Predictor, asked: list[Asked]) -> dict[str, Any]:
     }
 
 
-def graph(rooms: Rooms) -> APIRouter:
+def add_graph(app: FastAPI, rooms: Rooms) -> None:
     """What is looked up."""
-    router = APIRouter(prefix="/v1", tags=["Look around"])
+    look: dict[str, Any] = {"tags": ["Look around"]}
 
-    @router.get("/entities", **described(schemas.Entities, 422, 503))
+    @app.get("/v1/entities", **look, **described(schemas.Entities, 422, 503))
     async def search(asked: Annotated[schemas.SearchQuery, Query()]) -> Response:
         """Entities whose id or name begins as given, then those that are spelled alike."""
         found = await rooms.looked_up(entities.search, rooms.served().predictor, asked.q, asked.limit)
         return json_response({"entities": found})
 
-    @router.get("/entities/{id:path}", **described(schemas.Surroundings, 404, 422, 503))
+    @app.get("/v1/entities/{id:path}", **look, **described(schemas.Surroundings, 404, 422, 503))
     async def entity(id: str, asked: Annotated[schemas.EntityQuery, Query()]) -> Response:
         """An entity and the first of its edges."""
         predictor = rooms.served().predictor
@@ -188,39 +187,38 @@ def graph(rooms: Rooms) -> APIRouter:
             raise Refusal(404, "not_found", "The graph has no entity with this id.", "id")
         return json_response(await rooms.looked_up(entities.surroundings, predictor, row, asked.limit))
 
-    @router.get("/relations", **described(schemas.Relations, 503))
+    @app.get("/v1/relations", **look, **described(schemas.Relations, 503))
     async def relations() -> Response:
         """All relations, the most frequent first."""
         found = await rooms.looked_up(entities.all_relations, rooms.served().predictor)
         return json_response({"relations": found})
 
-    @router.get("/model", **described(schemas.ModelOut, 503))
+    @app.get("/v1/model", **look, **described(schemas.ModelOut, 503))
     async def model() -> Response:
         """What answers here."""
         return json_response(rooms.served().about)
 
-    return router
 
-
-def operation(rooms: Rooms) -> APIRouter:
+def add_operation(app: FastAPI, rooms: Rooms) -> None:
     """For those who keep it running."""
-    router = APIRouter(route_class=BoundedRoute, tags=["Keep it running"])
-    not_ready = {503: {"model": schemas.Status, "description": WHY[503]}}
+    keep: dict[str, Any] = {"tags": ["Keep it running"]}
+    not_ready: dict[int | str, Any] = {503: {"model": schemas.Status, "description": WHY[503]}}
 
-    @router.get("/healthz", response_model=schemas.Status)
+    @app.get("/healthz", **keep, response_model=schemas.Status)
     async def alive() -> Response:
         """The process lives."""
         return json_response({"status": "ok"})
 
-    @router.get("/readyz", response_model=schemas.Status, responses=not_ready)  # type: ignore[arg-type]
+    @app.get("/readyz", **keep, response_model=schemas.Status, responses=not_ready)
     async def ready() -> Response:
         """Questions are answered."""
         keeper = rooms.keeper
         status = "stopping" if keeper.stopping else "loading" if keeper.now is None else "ready"
         return json_response({"status": status}, 200 if status == "ready" else 503)
 
-    @router.get(
+    @app.get(
         "/metrics",
+        **keep,
         response_class=PlainTextResponse,
         responses={
             401: {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Failed"}}}, "description": WHY[401]}
@@ -230,7 +228,7 @@ def operation(rooms: Rooms) -> APIRouter:
         """For Prometheus."""
         return PlainTextResponse(rooms.metrics.text())
 
-    @router.post("/v1/admin/reload", **described(schemas.Reloaded, 408, 409, 413, 415, 422))
+    @app.post("/v1/admin/reload", **keep, **described(schemas.Reloaded, 408, 409, 413, 415, 422))
     async def reload(body: schemas.ReloadBody | None = None) -> Response:
         """Loads the checkpoint that is in the run's folder now; requests go on meanwhile."""
         try:
@@ -238,8 +236,6 @@ def operation(rooms: Rooms) -> APIRouter:
         except FnftgError as error:
             raise Refusal(409, "checkpoint", f"{error} The old checkpoint serves on.") from error
         return json_response({"checkpoint": served.checkpoint})
-
-    return router
 
 
 async def page() -> Response:

@@ -164,12 +164,11 @@ def computed(works: Sequence[Questions | Callable[[], Any]]) -> list[bytes | Exc
     try:
         return list(together(works))
     except Exception as error:
-        if len(works) > 1:
-            return [outcome for work in works for outcome in computed([work])]
-        if isinstance(error, (FnftgError, Refusal)):
+        if len(works) == 1:
+            if not isinstance(error, FnftgError):
+                logger.exception("A request could not be computed")
             return [error]
-        logger.exception("A request could not be computed")
-        return [error]
+    return [outcome for work in works for outcome in computed([work])]
 
 
 def together(works: Sequence[Questions | Callable[[], Any]]) -> list[bytes]:

@@ -14,13 +14,14 @@ from fnftg.serve.errors import JSON, Refusal
 from fnftg.serve.schemas import MOST_BYTES
 
 SLOWEST = 30.0  # seconds that a body may take to arrive
+MOST_READ = 8 * MOST_BYTES  # and then the connection is closed
 
 
 class BoundedRequest(Request):
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
             length = self.headers.get("content-length", "")
-            if length.isdigit() and int(length[:20]) > MOST_BYTES:
+            if length.isdigit() and int(length[:20]) > MOST_READ:
                 raise too_large()
             try:
                 with anyio.fail_after(SLOWEST):
@@ -33,13 +34,16 @@ class BoundedRequest(Request):
         return self._body
 
     async def _bounded(self) -> bytes:
-        """Refuses as soon as it is too much, whatever length was announced."""
+        """Keeps no more than allowed, whatever was announced; reads on a little, so that the client hears of it."""
         parts, size = [], 0
         async for part in self.stream():
             size += len(part)
-            if size > MOST_BYTES:
-                raise too_large()
-            parts.append(part)
+            if size <= MOST_BYTES:
+                parts.append(part)
+            elif size > MOST_READ:
+                break
+        if size > MOST_BYTES:
+            raise too_large()
         return b"".join(parts)
 
     async def json(self) -> Any:

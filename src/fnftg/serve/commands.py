@@ -49,6 +49,8 @@ With a token every route but /healthz and /readyz asks for it: as Authorization:
     token = chosen.token if chosen.token is not None else os.environ.pop(TOKEN, None)
     if token is not None and not token.strip():
         raise FnftgError("The token is empty: give one that cannot be guessed, or none.")
+    if token is not None and not (token.isascii() and token.strip().isprintable()):
+        raise FnftgError("The token cannot be sent in a header: use letters without accents, digits and signs.")
     if token is None and chosen.host not in HERE:
         say(f"Warning: whoever reaches {chosen.host} can use this server: give it a token with {TOKEN}.")
     try:
