@@ -187,7 +187,8 @@ def offline(model: LinkPredictor, store: Path, question: tuple[Any, str, Any], k
     found = [
         (-score, candidate)
         for candidate, score in enumerate(scores)
-        if not filtered or ((centre, row, candidate) if head else (candidate, row, centre)) not in true
+        if (((centre, row, candidate) if head else (candidate, row, centre)) in true) <= (not filtered)
+        and (candidate != centre or (centre, row, centre) in true)
     ]
     return [(graph.entities.ids[candidate], -score) for score, candidate in sorted(found)[:k]]
 
@@ -314,7 +315,7 @@ def test_known_links_are_left_out_or_marked(predictor: Predictor) -> None:
     known = {t for h, r, t in TRIPLES if (h, r) == ("e3", "_r_0")}
     assert not known & {answer.id for answer in predictor.tails("e3", "_r_0", 40)}
     marked = predictor.tails("e3", "_r_0", 40, known=True)
-    assert {answer.id for answer in marked if answer.known} == known and len(marked) == 40
+    assert {answer.id for answer in marked if answer.known} == known and len(marked) == 39
     relations = {r for h, r, t in TRIPLES if (h, t) == ("e3", "e4")}
     assert relations and not relations & {answer.id for answer in predictor.relations("e3", "e4")}
     assert {a.id for a in predictor.relations("e3", "e4", known=True) if a.known} == relations
@@ -322,7 +323,19 @@ def test_known_links_are_left_out_or_marked(predictor: Predictor) -> None:
 
 def test_equal_scores_come_in_the_order_of_rows(predictor: Predictor) -> None:
     flat = replace(predictor, table=np.zeros_like(predictor.table))
-    assert [answer.id for answer in flat.tails("e3", "_r_1", 40, known=True)] == GRAPH.entities.ids.slice(0, 40)
+    others = [id_ for id_ in GRAPH.entities.ids.slice(0, 40) if id_ != "e3"]
+    assert [answer.id for answer in flat.tails("e3", "_r_1", 40, known=True)] == others
+
+
+def test_nothing_is_its_own_answer_unless_the_graph_says_so(predictor: Predictor) -> None:
+    new = NewEntity("A new one", edges=[("_r_1", "e3")], id="new")
+    for known in (False, True):
+        for entity, id_ in (("e3", "e3"), (new, "new")):
+            assert id_ not in {answer.id for answer in predictor.tails(entity, "_r_2", 50, known=known)}
+            assert id_ not in {answer.id for answer in predictor.heads("_r_2", entity, 50, known=known)}
+    looped = predictor.add(triples=[("e3", "_r_2", "e3")])
+    assert "e3" not in {answer.id for answer in looped.tails("e3", "_r_2", 50)}
+    assert "e3" in {answer.id for answer in looped.tails("e3", "_r_2", 50, known=True) if answer.known}
 
 
 def test_nothing_is_written_unless_asked(predictor: Predictor, run_folder: Path, tmp_path: Path) -> None:

@@ -39,6 +39,11 @@ class KnownAnswers:
         places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
         return offsets, (self.packed[places] - np.repeat(first, counts)).astype(np.int32)
 
+    def with_itself(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]:
+        """The same and, at the end of each query's, the entity that is asked about."""
+        offsets, answers = self(centres, labels)
+        return offsets + np.arange(len(offsets)), np.insert(answers, offsets[1:], centres)
+
     def among(self, centres: Rows, labels: Rows, columns: Rows) -> npt.NDArray[np.bool_]:
         """Whether the entity of each column (n,) is an answer of each query (q,): (q, n)."""
         distinct, of_column = np.unique(columns, return_inverse=True)

@@ -103,7 +103,7 @@ class Batch:
 
 
 def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
-    """The k best answers to each question, known links left out or kept and marked."""
+    """The k best answers to each question, known links left out or kept and marked; nothing is its own answer."""
     answers: dict[int, list[Answer]] = {}
     for_entities = [place for place, one in enumerate(asked) if one.relation >= 0]
     for start in range(0, len(for_entities), ROUND):
@@ -149,9 +149,11 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
     again = pair_scores(predictor.model, points, vectors, query, np.arange(len(vectors)))
     candidates = Candidates(predictor, points, size, query, rows, again)
-    scores, found = candidates.best(links[:0] if known else links, max(k, 2))  # two, so that the first has a rival
+    itself = np.arange(len(asked)) * size + centres  # no answer, unless the graph says so
+    left_out = np.setdiff1d(itself, links) if known else np.union1d(itself, links)
+    scores, found = candidates.best(left_out, max(k, 2))  # two, so that the first has a rival
     marks = np.isin(np.arange(len(asked))[:, None] * size + found, links) & (found >= 0)
-    unknown = partial(candidates.best, links, 2) if known else lambda: (scores, found)
+    unknown = partial(candidates.best, np.union1d(itself, links), 2) if known else lambda: (scores, found)
     probabilities = probable(batch, scores, found, view_labels[np.argsort(order)], unknown)
     return [
         as_answers(predictor, one, "entity", *(part[:k] for part in found_of))
@@ -200,8 +202,9 @@ def best_tails(
     again = pair_scores(predictor.model, points, vectors, query, which)
     size = len(predictor.graph.entities) + len(one.addition.entities)
     heads, inverse = np.full(len(asked), one.head, np.int64), np.zeros(len(asked), bool)
-    links = np.unique(known_links(predictor, asked, heads, inverse, size))
-    return Candidates(predictor, points, size, query, changed[which], again).best(links, 2)
+    links = known_links(predictor, asked, heads, inverse, size)
+    left_out = np.union1d(links, np.arange(len(asked)) * size + heads)
+    return Candidates(predictor, points, size, query, changed[which], again).best(left_out, 2)
 
 
 @dataclass(frozen=True)

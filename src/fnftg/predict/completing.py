@@ -137,7 +137,7 @@ class Search:
         self.predictor, self.wanted, self.group, self.memory = predictor, wanted, group, memory
         everyone = np.arange(len(predictor.graph.entities), dtype=np.int32)
         self.candidates = everyone if group.candidates is None else group.candidates
-        self.filter = Filter.of(predictor.known, self.candidates)
+        self.filter = Filter.of(predictor.known, self.candidates, itself=True)
         in_memory = 4 * len(self.candidates) * predictor.model.width <= memory // 2
         table = predictor.table if group.candidates is None else predictor.table[group.candidates]
         self.table: Floats = np.array(table) if in_memory else table
@@ -172,7 +172,7 @@ class Search:
             return np.full(scores.shape, np.nan)
         best, best_answers = scores, rows
         if self.group.candidates is not None:
-            known = predictor.known(queries.centres, queries.labels)
+            known = predictor.known.with_itself(queries.centres, queries.labels)
             best, best_answers = top_answers(predictor.model, points, predictor.table, *known, 2, self.memory // 4)
         over = margins(scores, rivals(best, self.candidates[rows] == best_answers[:, :1]))
         return calibration.probabilities(over, queries.labels).round(DIGITS)

@@ -182,7 +182,8 @@ def explain(
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
     probability = None
     if calibration is not None:
-        rival, _ = predictor.search(points[:1], np.array([0, len(taken)]), taken, 1)  # (1, 1)
+        others = np.union1d(taken, [centre])  # who are no rivals
+        rival, _ = predictor.search(points[:1], np.array([0, len(others)]), others, 1)  # (1, 1)
         probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),

@@ -34,20 +34,23 @@ class Queries:
 
 @dataclass(frozen=True)
 class Filter:
-    """The known answers among the candidates, which take no place in a rank."""
+    """The known answers among the candidates, which take no place in a rank; if asked for, nor does the entity itself
+    that is asked about."""
 
     known: KnownAnswers
     row_of: Numbers  # (entities,): the row of each entity among the candidates, -1 for others
+    itself: bool = False
 
     @classmethod
-    def of(cls, known: KnownAnswers, candidates: Integers) -> Filter:
+    def of(cls, known: KnownAnswers, candidates: Integers, itself: bool = False) -> Filter:
         row_of = np.full(known.entities, -1)
         row_of[candidates] = np.arange(len(candidates))
-        return cls(known, row_of)
+        return cls(known, row_of, itself)
 
     def __call__(self, queries: Queries) -> tuple[Numbers, Numbers]:
         """The rows of each query's answers, the target among them: those of query i at offsets[i] to offsets[i + 1]."""
-        offsets, entities = self.known(queries.centres, queries.labels)
+        of = self.known.with_itself if self.itself else self.known
+        offsets, entities = of(queries.centres, queries.labels)
         rows = self.row_of[entities]
         listed = rows >= 0
         return np.concatenate([[0], np.cumsum(listed)])[offsets], rows[listed]

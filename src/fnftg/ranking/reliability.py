@@ -35,7 +35,8 @@ BINS = 15  # of equal width, over [0, 1]
 
 @dataclass(frozen=True)
 class Predictions:
-    """The best k candidates of each query, best first: other known answers are left out, −∞ where there are fewer."""
+    """The best k candidates of each query, best first, −∞ where there are fewer. Other known answers are left out, and
+    the entity itself that is asked about, as in prediction."""
 
     scores: Floats  # (q, k)
     margins: Values  # (q, k): over the best of the query's other candidates
@@ -60,7 +61,7 @@ def predictions(
     entities, count = len(graph.entities), len(graph.relations)
     neighbours = Neighbours.of(protocol.visible_triples(graph, split), entities, count, model.ego.directions)
     visible, candidates = Visible(texts, neighbours), protocol.candidate_entities(graph, split)
-    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates)
+    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates, itself=True)
     table = candidate_table(model.eval(), visible, candidates, memory, Processes())
     rounds = []
     with progress("Ranking", len(triples), "triples") as advance:
