@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 
 BLOCK = 256  # lines of a batch that are answered together
-SHOWN = 70  # characters of a text in a table
+SHOWN = 60  # characters of a text in a table
 ASKED = ("tails", "heads", "relations")
 
 
