@@ -190,6 +190,8 @@ def test_packs_keep_the_budget_and_lose_nothing() -> None:
     assert all(lengths[pack].max() * len(pack) <= 256 for pack in found)
     padding = sum(lengths[pack].max() * len(pack) for pack in found) / lengths.sum()
     assert padding < 1.05
+    few = np.arange(8, 40)
+    assert sum(lengths.max() * len(lengths) for lengths in map(few.__getitem__, packs(few, 2048))) / few.sum() < 1.3
     assert [pack.tolist() for pack in packs(np.array([50, 3]), 10)] == [[0], [1]]  # longer than the budget: alone
 
 

@@ -24,6 +24,7 @@ from fnftg.text.rows import Rows, ViewRows, content_key, text_blocks, texts_key
 Ids = npt.NDArray[Any]  # token ids: uint16 where the vocabulary allows, else int32
 Lengths = npt.NDArray[np.int64]
 TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
+FEWEST, ALIKE = 8, 0.75  # a pass has an eighth of the budget at least, or sequences of three quarters of its longest
 
 
 @dataclass(frozen=True)
@@ -255,11 +256,17 @@ def fitting_budget(device: torch.device) -> int:
 
 
 def packs(lengths: Lengths, budget: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Places of sequences in batches of similar lengths, longest first, none above `budget` tokens with padding."""
+    """Places of sequences in batches of similar lengths, longest first, none above `budget` tokens with padding.
+
+    A batch that is worth a pass ends early where much shorter sequences follow, whose padding would cost more.
+    """
     order = np.argsort(-lengths, kind="stable")
-    start = 0
+    falling, start = -lengths[order], 0
     while start < len(order):
-        stop = start + max(1, budget // int(lengths[order[start]]))
+        longest = int(-falling[start])
+        stop = start + max(1, budget // longest)
+        worth = start + max(1, budget // FEWEST // longest)
+        stop = min(stop, max(worth, int(np.searchsorted(falling, -ALIKE * longest, "right"))))
         yield order[start:stop]
         start = stop
 
