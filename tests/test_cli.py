@@ -8,6 +8,8 @@ import shlex
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,9 @@ def test_commands_of_the_readme_run_as_written(tmp_path: Path) -> None:
     (tmp_path / "people.ttl").write_text("<http://e.org/a> <http://e.org/knows> <http://e.org/b> .\n")
     for command in commands:
         arguments = [sys.executable, "-m", "fnftg", *shlex.split(command)[1:]]
+        if command.startswith("fnftg serve"):
+            assert_serves_until_told_to_stop([*arguments, "--port", "0"], tmp_path)
+            continue
         result = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True)
         assert result.returncode == 0, f"{command}\n{result.stderr}"
     audit = subprocess.run([sys.executable, "-m", "fnftg", "audit", "wordnet-animals"], capture_output=True, text=True)
@@ -121,6 +126,24 @@ def test_commands_of_the_readme_run_as_written(tmp_path: Path) -> None:
             assert re.sub(" +", " ", line) in printed
     for program in re.findall(r"```python\n(.*?)```", readme(), re.DOTALL):
         subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+
+
+def assert_serves_until_told_to_stop(arguments: list[str], folder: Path) -> None:
+    with subprocess.Popen(arguments, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        address = re.search(r"http://[\d.:]+", server.stderr.readline())
+        assert address is not None
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{address[0]}/readyz") as answer:
+                    assert json.load(answer) == {"status": "ready"}
+                break
+            except urllib.error.URLError:  # also 503, while the model is being loaded
+                time.sleep(0.1)
+        else:
+            raise AssertionError("the server was never ready")
+        server.terminate()
+        assert server.wait(30) == 0
 
 
 def test_set_up_of_the_readme_is_what_ci_runs() -> None:
