@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
+# Modules are compiled when they are first used, and kept: most of what is installed never is.
+export PYTHONDONTWRITEBYTECODE =
 pip = $(RUN)/pip install --disable-pip-version-check --progress-bar off --no-compile -q -c constraints.txt
 
 .PHONY: demo test docs minilm clean
