@@ -111,6 +111,15 @@ def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp
     assert losses(whole) == losses(killed)
 
 
+def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path: Path) -> None:
+    wide = {"text": {"training": "frozen", "width": 512}}  # so that gradients are worth several threads
+    config = configured(model=wide, training={"epochs": 1, "batch": 512}, trainer={"threads": 2})
+    for run in ("one", "other", "third"):
+        train(KnowledgeGraph.open(store), config, tmp_path / run)
+    assert same(weights(tmp_path / "one"), weights(tmp_path / "other"))
+    assert same(weights(tmp_path / "one"), weights(tmp_path / "third"))
+
+
 def restart_step(run: Path) -> int:
     try:
         return int(json.loads((run / "restart" / "place.json").read_text())["step"])

@@ -161,7 +161,7 @@ class Run:
         training = self.config.training
         started = time.monotonic() - self.place.seconds
         bar = TrainingBar(training.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
-        with bar, stop_signals() as self.stop_asked:
+        with bar, repeatable(), stop_signals() as self.stop_asked:
             while self.place.epoch < training.epochs and not self.is_over():
                 self.epoch(bar, started)
         return self.finish()
@@ -307,6 +307,20 @@ class Run:
         ]
         with new_file(self.run / LOG, force=True) as path:
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Gradients of rows that are read several times are added up in one order, which several threads else would not."""
+    deterministic: Any = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled, deterministic.fill_uninitialized_memory = deterministic.fill_uninitialized_memory, False  # no need to
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        deterministic.fill_uninitialized_memory = filled
 
 
 @contextmanager
