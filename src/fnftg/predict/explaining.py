@@ -19,13 +19,13 @@ from torch import Tensor
 from fnftg.ego.sampling import NOTHING, EgoGraphs, Hidden
 from fnftg.ego.transformer import Edges, GraphLayer, modulated, with_centre_first
 from fnftg.errors import FnftgError
-from fnftg.kernels.ranks import l1_pairs
 from fnftg.kernels.segments import segment_softmax
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.fnf import FnF
 from fnftg.models.predictor import Integers
+from fnftg.predict.tables import PatchedTable
 from fnftg.ranking.calibration import margins
-from fnftg.ranking.counting import Counts, filtered_counts
+from fnftg.ranking.counting import Counts
 from fnftg.ranking.metrics import mean_ranks
 from fnftg.text.transformer import GraphTexts
 
@@ -121,6 +121,7 @@ class Explanation:
 @torch.inference_mode()
 def explain(
     predictor: Predictor,
+    table: PatchedTable,
     head: int,
     relation: int,
     tail: int,
@@ -128,7 +129,8 @@ def explain(
     hide: bool = True,
     nearest: int = 5,
 ) -> Explanation:
-    """The reasons for the triple (rows of the graph) as the answer of (head, relation, ·) or of (·, relation, tail)."""
+    """The reasons for the triple (rows of the graph) as the answer of (head, relation, ·) or of (·, relation, tail),
+    among the candidates of a table that fits the predictor's graph."""
     model, graph, visible = predictor.model.eval(), predictor.graph, predictor.visible
     count = len(graph.relations)
     centre, answer = (head, tail) if asked == "tail" else (tail, head)
@@ -159,15 +161,7 @@ def explain(
     known = predictor.known(centres[:1], labels[:1])[1]
     in_graph = bool((known == answer).any())
     taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
-    counts = filtered_counts(
-        model,
-        of_points,
-        of_vectors,
-        predictor.table,
-        np.arange(starts[-1] + 1) * len(taken),
-        np.tile(taken, starts[-1]),
-        MEMORY,
-    )
+    counts = table.counts(model, of_points, of_vectors, taken, MEMORY)
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -182,8 +176,7 @@ def explain(
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
     probability = None
     if calibration is not None:
-        others = np.union1d(taken, [centre])  # who are no rivals
-        rival, _ = predictor.search(points[:1], np.array([0, len(others)]), others, 1)  # (1, 1)
+        rival = table.best(model, points[:1], np.union1d(taken, [centre]))  # (1, 1)
         probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),
@@ -198,7 +191,7 @@ def explain(
         probability,
         sides[0],
         sides[1],
-        nearest_triples(predictor, (head, relation, tail), ends, nearest),
+        nearest_triples(graph, table, (head, relation, tail), ends, nearest),
     )
 
 
@@ -345,14 +338,14 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
     ]
 
 
-def nearest_triples(predictor: Predictor, triple: tuple[int, int, int], ends: Floats, count: int) -> list[Near]:
+def nearest_triples(
+    graph: KnowledgeGraph, table: PatchedTable, triple: tuple[int, int, int], ends: Floats, count: int
+) -> list[Near]:
     """Of the training triples with this relation those whose head and tail have the nearest vectors, both together."""
-    graph = predictor.graph
     train = graph.triples("train")
     others = np.unique(train[train[:, 1] == triple[1]], axis=0)
     others = others[(others != np.array(triple)).any(axis=1)]
-    first = np.zeros(len(others), np.int64)
-    distances = sum(l1_pairs(ends[end : end + 1], predictor.table, first, others[:, 2 * end]) for end in (0, 1))
+    distances = sum(table.distances(ends[end : end + 1], others[:, 2 * end]) for end in (0, 1))
     order = np.argsort(distances, kind="stable")[:count]
     return [
         Near(named(graph, int(head)), named(graph, int(tail)), float(distance))

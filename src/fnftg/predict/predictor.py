@@ -37,6 +37,7 @@ from fnftg.predict.questions import (
 )
 from fnftg.predict.resolving import resolved, resolved_addition, resolved_triple
 from fnftg.predict.surroundings import changed_centres, edges_of
+from fnftg.predict.tables import PatchedTable
 from fnftg.predict.vectors import entity_vectors
 from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import Calibration
@@ -93,8 +94,8 @@ class Predictor:
     ) -> Explanation:
         """The reasons for a triple; with something new in it, those of a graph into which that had been imported."""
         one = resolved_triple(head, relation, tail, self.entity_names, self.relation_names)
-        predictor = self._grown(one.addition) if one.addition else self
-        return explain(predictor, one.head, one.relation, one.tail, asked, hide, nearest)
+        predictor, table = self._view(one.addition)
+        return explain(predictor, table, one.head, one.relation, one.tail, asked, hide, nearest)
 
     def vectors(self, entities: Sequence[EntityName]) -> Floats:
         """The vectors of entities, known or new, as candidates: (n, d)."""
@@ -135,34 +136,38 @@ class Predictor:
     ) -> Predictor:
         """A new predictor whose graph has these entities and triples too; nothing is written, and this one stays."""
         addition = resolved_addition(entities, triples, self.entity_names, self.relation_names)
-        return self if not addition else self._grown(addition)
+        if not addition:
+            return self
+        view, table = self._view(addition)
+        return replace(view, table=table.copied(len(view.graph.entities)))
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> KnowledgeGraph:
         """Writes the graph, with what was added, as a new store."""
         return self.graph.save(path, force)
 
-    def _grown(self, addition: Addition) -> Predictor:
+    def _view(self, addition: Addition) -> tuple[Predictor, PatchedTable]:
+        """A predictor of the graph with more in it, but for its table; and the table that would fit."""
+        if not addition:
+            return self, PatchedTable(self.table, np.zeros(0, np.int64), self.table[:0])
         graph = grown_graph(self.graph, addition)
         triples: Triples = np.array(addition.triples, np.int32).reshape(-1, 3)
         texts = self.visible.texts.extended(graph, self.model.tt.encoder)
         neighbours = self.visible.neighbours.extended(triples, len(graph.entities), len(graph.relations))
         visible = Visible(texts, neighbours)
         changed = changed_rows(self.visible.neighbours, triples, graph, self.model)
-        table = np.empty((len(graph.entities), self.model.width), np.float32)
-        table[: len(self.table)] = self.table
-        table[changed] = keeping.embedded(self.model, visible, changed)
-        return replace(
+        table = PatchedTable(self.table, changed.astype(np.int64), keeping.embedded(self.model, visible, changed))
+        view = replace(
             self,
             graph=graph,
             visible=visible,
             known=grown_answers(self.known, triples, len(graph.entities), len(graph.relations)),
-            table=table,
             calibration=None if self.calibration is None else self.calibration.bound(_ids(graph)),
             entity_names=Names(graph.entities, "entity", base=self.entity_names),
             relation_names=Names(graph.relations, "relation", base=self.relation_names),
             folder=None,
             index=None,
         )
+        return view, table
 
     @cached_property
     def relation_ids(self) -> list[str]:

@@ -31,6 +31,7 @@ FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 2  # 1: curves 
 OF = "margin"  # what curves are of
 LEAST = 100  # queries from which on a relation's tails, or heads, have a curve of their own
 STEPS, CLOSE = 100, 1e-10  # of Newton's method: at most, and the step after which it ends
+UNCERTAIN = 1e-9  # the least probability that a curve gives, and 1 less it the most
 
 
 def rivals(best: npt.NDArray[Any], first: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
@@ -78,7 +79,8 @@ class Platt:
     widest: float  # margin that it was fitted on
 
     def __call__(self, margins: Values) -> Values:
-        return 0.5 * (1 + np.tanh((self.slope * np.minimum(margins, self.widest) + self.intercept) / 2))
+        found = 0.5 * (1 + np.tanh((self.slope * np.minimum(margins, self.widest) + self.intercept) / 2))
+        return np.clip(found, UNCERTAIN, 1 - UNCERTAIN)
 
     @classmethod
     def fitted(cls, margins: Values, hits: npt.NDArray[np.bool_]) -> Platt:
