@@ -38,6 +38,7 @@ LIBRARIES = ("fnftg", "fastapi", "uvicorn", "numpy", "numba", "torch", "transfor
 QUESTIONS, SEED = 20_000, 0
 RELOADS, RELOADING = 10, 30  # times, seconds
 LEAST, SERVER_ERROR = 3.0, 500
+WARM = 20  # seconds of load before anything is measured
 
 
 def load(folder: str, port: str, seconds: str, connections: str, reloads: str) -> dict[str, float]:
@@ -173,7 +174,7 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         place, seconds, connections = folder / "run", options.seconds, options.connections
         with server(place, options.threads) as (process, port):
             say("Warming up, then asking for answers, batched …")
-            run(load, place, port, min(5, seconds), connections, 0)
+            run(load, place, port, min(WARM, seconds), connections, 0)  # until every shape of a batch has come by
             before = memory(process)
             together = run(load, place, port, seconds, connections, 0)
             after = memory(process)
@@ -182,7 +183,7 @@ def measure(options: argparse.Namespace) -> list[Figure]:
             in_the_end = memory(process)
         with server(place, options.threads, "--no-batching") as (_, port):
             say("One after the other …")
-            run(load, place, port, min(5, seconds), connections, 0)
+            run(load, place, port, min(WARM, seconds) / 4, connections, 0)
             alone = run(load, place, port, seconds, connections, 0)
     every = (together, reloading, alone)
     return [
@@ -197,7 +198,7 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         Figure("statuses 4xx", sum(one["refused"] for one in every), "", limit=1),
         Figure("statuses 5xx", sum(one["broken"] for one in every), "", limit=1),
         Figure("memory before", before / MEGABYTE, "MB"),
-        Figure("memory after", after / MEGABYTE, "MB"),
+        Figure("memory after", after / MEGABYTE, "MB", limit=1.1 * before / MEGABYTE),
         Figure("reloads under load", reloading["reloads"], "", limit=RELOADS, at_least=True),
         Figure("while reloading", reloading["rate"], "answers/s"),
         Figure("99th percentile while reloading", reloading["p99"], "ms"),
