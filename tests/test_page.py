@@ -35,7 +35,8 @@ playwright_api = pytest.importorskip("playwright.sync_api", reason="the Python p
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 if CHROMIUM is None:
     pytest.skip("there is no chromium on this machine", allow_module_level=True)
-expect = playwright_api.expect
+expect, PATIENCE = playwright_api.expect, 30_000  # milliseconds, on a machine that has other work too
+expect.set_options(timeout=PATIENCE)
 FLAGS = "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking disable-component-update disable-sync"
 
 ODD = "http://zoo.example/a/b?x=1&y#50% of: “it”"  # an id that no address can hold as it is
@@ -138,7 +139,7 @@ def tab(browser: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..., 
         context = browser.new_context(**{**usual, **options})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(8_000)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda asked: origins.add("{0.scheme}://{0.netloc}".format(urlsplit(asked.url))))
