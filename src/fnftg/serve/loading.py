@@ -112,7 +112,6 @@ class Keeper:
     def __init__(self, options: Options, metrics: Metrics):
         self.options, self.metrics = options, metrics
         self.now: Served | None = None
-        self.failure: Exception | None = None  # of the first loading
         self.stopping = False
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="fnftg-loading")
         self.turn = asyncio.Lock()
