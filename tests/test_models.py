@@ -63,7 +63,12 @@ def plain_layer(layer: torch.nn.Module, x: Tensor, r: list[Tensor | None]) -> Te
 def plain_transformer(
     gt: GraphTransformer, centre: Tensor, nodes: Tensor, labels: Tensor, edges: list[tuple[int, int]]
 ) -> Tensor:
-    x = torch.cat([(centre + gt.centre)[None], *((nodes[node] + gt.neighbour)[None] for node, _ in edges)])
+    centre = centre + gt.centre
+    if gt.signature is not None:
+        around = [label for _, label in edges]
+        counted = [math.log(1 + around.count(label)) * labels[label] for label in set(around)]
+        centre = centre + gt.signature.feed_forward(gt.signature.norm(sum(counted, torch.zeros(WIDTH))))
+    x = torch.cat([centre[None], *((nodes[node] + gt.neighbour)[None] for node, _ in edges)])
     for layer in gt.layers:
         x = plain_layer(layer, x, [None, *(labels[label] for _, label in edges)])
     return x[0]
@@ -76,8 +81,9 @@ def plain_transformer(
         GraphTransformerConfig(heads=4, modulated_values=True),
         GraphTransformerConfig(relations=False, segments=False),
         GraphTransformerConfig(layers=2, heads=2, modulated_values=True),
+        GraphTransformerConfig(heads=4, modulated_values=True, signature=True),
     ],
-    ids=["paper", "frugal", "ablated", "two layers"],
+    ids=["paper", "frugal", "ablated", "two layers", "signature"],
 )
 @settings(max_examples=10, deadline=None)
 @given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=5), seed=st.integers(0, 99))
@@ -132,6 +138,11 @@ def test_both_directions_give_the_score_of_the_triple(score: ScoreName) -> None:
     for entity, other, inverse in ((h, t, False), (t, h, True)):
         points = query_points(score, entity, r, torch.full((5,), inverse))
         assert torch.allclose(similarity(score, points, other).diagonal(), expected, atol=1e-4)
+
+
+def test_cosine_needs_queries_that_know_their_relation() -> None:
+    with pytest.raises(FnftgError, match="relation_conditioning"):
+        FnFConfig(score="cosine", relation_conditioning=False)
 
 
 def test_margin_loss_is_the_mean_over_pairs_of_true_and_corrupted_triples() -> None:

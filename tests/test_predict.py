@@ -205,6 +205,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "transe": {},
     "distmult": {"score": "distmult"},
     "complex": {"score": "complex"},
+    "cosine": {"score": "cosine", "graph__signature": True},
     "two hops": {"ego__hops": 2, "ego__second_limit": 200},
     "outgoing": {"ego__directions": "out"},
     "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},

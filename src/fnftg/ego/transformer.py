@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from fnftg.ego.signature import Signature
+from fnftg.ego.swiglu import SwiGLU
 from fnftg.errors import FnftgError
 from fnftg.kernels.segments import attend
 
@@ -28,6 +29,7 @@ class GraphTransformerConfig:
         relations: r_ij: edges modulate the attention by their label's text.
         segments: s[CENTRE] and s[NEIGHBOUR] are added to the inputs.
         modulated_values: beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are.
+        signature: beyond the paper: the centre knows how many edges of each label it has (see ego/signature.py).
         feed_forward: width of the SwiGLU layer as a multiple of d.
         dropout: after the attention and after the feed-forward layer.
     """
@@ -37,6 +39,7 @@ class GraphTransformerConfig:
     relations: bool = True
     segments: bool = True
     modulated_values: bool = False
+    signature: bool = False
     feed_forward: float = 8 / 3
     dropout: float = 0.0
 
@@ -82,11 +85,14 @@ class GraphTransformer(nn.Module):
         else:
             self.centre.requires_grad_(False)
             self.neighbour.requires_grad_(False)
+        self.signature = Signature(width) if config.signature else None
         self.layers = nn.ModuleList(GraphLayer(width, config) for _ in range(config.layers))
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> Tensor:
         """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
         centres, nodes = centres + self.centre, nodes + self.neighbour
+        if self.signature is not None:
+            centres = centres + self.signature(labels, edges.offsets, edges.labels)
         *full, last = (layer for layer in self.layers if isinstance(layer, GraphLayer))
         if full:
             neighbours = nodes[edges.nodes]  # (edges, d): from the second layer on they differ by ego-graph
@@ -184,20 +190,6 @@ class GraphLayer(nn.Module):
     def split(self, x: Tensor) -> Tensor:
         """(…, d) → (…, heads, d / heads)"""
         return x.view(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
-
-
-class SwiGLU(nn.Module):
-    """(SiLU(x W) ∘ x V) W₂ (Shazeer, 2020)."""
-
-    def __init__(self, width: int, inner: int):
-        super().__init__()
-        self.gate_and_value = nn.Linear(width, 2 * inner, bias=False)
-        self.output = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate, value = self.gate_and_value(x).chunk(2, dim=-1)
-        out: Tensor = self.output(functional.silu(gate) * value)
-        return out
 
 
 def modulated(rows: Tensor, factors: Tensor | None, edges: Edges) -> Tensor:
