@@ -412,4 +412,5 @@ def test_equals_are_equally_likely_and_what_has_no_rival_or_no_score_is_no_riddl
         if left:
             related = next(one for one in asked.relations("e01", first.id) if one.id == "r0")
             reasons = asked.explain("e01", "r0", first.id, hide=False)
-            assert related.probability == said[0] == pytest.approx(reasons.probability, rel=1e-4)
+            assert said[0] == pytest.approx(related.probability, rel=1e-4)  # batches differ in their last bits
+            assert said[0] == pytest.approx(reasons.probability, rel=1e-4)
