@@ -98,8 +98,6 @@ class FnF(LinkPredictor):
         return self.config.relation_conditioning and self.join is None
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
-        if self.config.score == "cosine":
-            return points @ candidates.T
         return similarity(self.config.score, points, candidates)
 
     def entity_vectors(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:

@@ -33,7 +33,7 @@ def query_points(score: ScoreName, entity: Tensor, relation: Tensor, inverse: Te
     return torch.where(head_query, torch.cat([u * b, v * a], -1), torch.cat([v * b, u * a], -1)) / 2
 
 
-def similarity(score: ScoreName, points: Tensor, candidates: Tensor) -> Tensor:
+def similarity(score: ScoreName | Literal["cosine"], points: Tensor, candidates: Tensor) -> Tensor:
     """Points (q, d) against candidates (n, d): (q, n), the higher the likelier."""
     if score == "transe":
         return -l1_distances(points, candidates)

@@ -20,7 +20,6 @@ from fnftg.predict.questions import Answer, Asked
 from fnftg.predict.surroundings import Surroundings, changed_centres, edges_of, joined
 from fnftg.ranking.answers import pair_scores
 from fnftg.ranking.calibration import margins, rivals
-from fnftg.ranking.extras import merged
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
@@ -245,6 +244,24 @@ def known_links(predictor: Predictor, asked: Sequence[Asked], centres: Numbers, 
         if relation == one.relation and (tail if one.tail >= 0 else head) == centres[question]
     ]
     return np.concatenate([np.repeat(there, np.diff(offsets)) * size + rows, np.array(added, np.int64)])
+
+
+def merged(scores: Floats, found: Numbers, query: Numbers, more: Floats, rows: Numbers) -> tuple[Floats, Numbers]:
+    """The best of what was found (q, k) and of further candidates (p,), each of one query: (q, k)."""
+    if not len(query):
+        return scores, found
+    queries, k = scores.shape
+    query = np.concatenate([np.repeat(np.arange(queries), k), query])
+    score, row = np.concatenate([scores.ravel(), more]), np.concatenate([found.ravel(), rows])
+    there = (row >= 0) & ~np.isnan(score)
+    query, score, row = query[there], score[there], row[there]
+    order = np.lexsort((row, -score, query))
+    query, score, row = query[order], score[order], row[order]
+    place = np.arange(len(query)) - np.searchsorted(query, query)  # among those of the same query
+    best = place < k
+    scores, found = np.full_like(scores, -np.inf), np.full_like(found, -1)
+    scores[query[best], place[best]], found[query[best], place[best]] = score[best], row[best]
+    return scores, found
 
 
 def probable(
