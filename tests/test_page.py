@@ -504,8 +504,14 @@ def test_a_server_that_is_gone_is_told_and_asked_again(tab: Any, address: str) -
 @expecting("422|404")
 def test_what_the_server_refuses_is_said_beside_its_field(tab: Any, address: str) -> None:
     edge = quote('["in","_eats","troutt"]')
-    page = tab(f"{address}/#/new?text=heron&edge={edge}")
+    page, lookups = tab(address), []
+    page.route("**/v1/entities/troutt*", lookups.append)
+    page.goto(f"{address}/#/new?text=heron&edge={edge}")
     problem = page.locator(".edge-row .problem:visible")
+    expect(problem).to_contain_text("did you mean trout")
+    with page.expect_response("**/v1/entities/troutt*"):  # says less, and comes last
+        lookups[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
     expect(problem).to_contain_text("did you mean trout")
     expect(field(page, "Entity at the other end")).to_have_attribute("aria-invalid", "true")
     choose(page, "Entity at the other end", "trout")

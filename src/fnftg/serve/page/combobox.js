@@ -183,6 +183,7 @@ export function combobox({
       chosen = text;
       if (document.activeElement !== input || !isOpen()) input.value = text;
     },
+    complains: () => !problem.hidden,
     /** One sentence beside the field, or none. */
     complain(message) {
       problem.textContent = message ?? "";

@@ -206,14 +206,15 @@ export function describeView(page, first) {
     later.now();
   }
 
-  /** A link of the address has ids only: their names come from the server. */
+  /** A link of the address has ids only: their names come from the server. What it says of a prediction goes first. */
   async function nameOf(id, edge) {
     try {
       if (!names.has(id)) names.set(id, (await fetchEntity(id, 0, leaving.signal)).name);
       show(edge);
       draw();
     } catch (error) {
-      if (!aborted(error) && error.status === 404) edge.fields.entity.complain(error.message);
+      const field = edge.fields.entity;
+      if (!aborted(error) && error.status === 404 && !field.complains()) field.complain(error.message);
     }
   }
 
