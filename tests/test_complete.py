@@ -12,7 +12,7 @@ import polars as pl
 import pyoxigraph
 import pytest
 import torch
-from test_explain import GRAPH, made_run, random_model
+from test_explain import GRAPH, made_run, random_model, voting  # noqa: F401 (a fixture)
 from test_ranking import Here, here  # noqa: F401 (a fixture)
 
 from fnftg.errors import FnftgError
@@ -22,6 +22,7 @@ from fnftg.predict.completing import Wanted, complete
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.writing import PROBABILITY, SCORE
 from fnftg.ranking.calibration import Calibration, Platt
+from fnftg.ranking.extras import vote_extras
 
 KNOWN = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
 
@@ -55,7 +56,10 @@ def brute_force(predictor: Predictor, k: int, both: bool = False, types: bool = 
         egos = predictor.visible.ego_graphs(model.ego, everyone, None)
         with torch.no_grad():
             _, points = model(predictor.visible.texts, everyone, egos, np.full(40, label, np.int32), False)
-        for entity, scores in enumerate(model.similarity(points, table).tolist()):
+        similarities = model.similarity(points, table).numpy()
+        extras = vote_extras(model, predictor.visible, everyone, np.full(40, label, np.int32))
+        similarities[extras.queries, extras.rows] += extras.values
+        for entity, scores in enumerate(similarities.tolist()):
             options = []
             for other, score in enumerate(scores):
                 triple = (entity, label, other) if label < 3 else (other, label - 3, entity)
@@ -71,9 +75,15 @@ def as_dict(found: Any) -> dict[Any, float]:
 
 
 @pytest.mark.parametrize("choices", [{}, {"both": True}, {"types": True}, {"both": True, "types": True}], ids=str)
+@pytest.mark.parametrize("kind", ["predictor", "voting"])
 def test_all_that_brute_force_finds_and_nothing_else(
-    predictor: Predictor, choices: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    choices: dict[str, bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    predictor = request.getfixturevalue(kind)
     for queries in (7, 4_096):
         monkeypatch.setattr(completing, "QUERIES", queries)
         found = complete(predictor, Wanted(k=4, **choices), tmp_path / f".parts-{queries}")  # type: ignore[arg-type]

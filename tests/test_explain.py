@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -23,6 +24,7 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.predictor import EgoConfig, Visible
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.statik import StATIK, StATIKConfig
+from fnftg.models.voting import VotesConfig
 from fnftg.predict.drawing import DRAWN, drawing
 from fnftg.predict.explaining import Explanation, layer_attention
 from fnftg.predict.predictor import Predictor, load
@@ -77,6 +79,16 @@ def predictor(run: Path) -> Predictor:
     return load(run)
 
 
+@pytest.fixture(scope="module")
+def voting(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """With votes of lookalikes, and without an entity among its own answers."""
+    return load(made_run(tmp_path_factory.mktemp("voting"), voting_model()))
+
+
+def voting_model() -> FnF:
+    return random_model(score="cosine", votes=VotesConfig(lookalikes=8, answers=6, weight=0.3), loops=False)
+
+
 def explained(predictor: Predictor, *triple: int, **options: Any) -> Explanation:
     return predictor.explain(*triple, **options)  # type: ignore[arg-type]
 
@@ -103,8 +115,10 @@ def score_of(
 TRIPLES = [tuple(map(int, row)) for row in GRAPH.triples("test")[[0, 5, 9, 14]]]
 
 
+@pytest.mark.parametrize("kind", ["predictor", "voting"])
 @pytest.mark.parametrize("asked", ["tail", "head"])
-def test_score_and_rank_are_those_of_ranking(predictor: Predictor, asked: Any) -> None:
+def test_score_and_rank_are_those_of_ranking(kind: str, asked: Any, request: pytest.FixtureRequest) -> None:
+    predictor = request.getfixturevalue(kind)
     ranking = rank_split(predictor.model, GRAPH, predictor.visible.texts, "test", protocol("statik"))
     row = 0 if asked == "tail" else 1
     for place, triple in enumerate(ranking.triples.tolist()[:12]):
@@ -179,6 +193,30 @@ def test_ranks_without_an_edge_are_counted_among_the_other_candidates(predictor:
     scores = predictor.model.similarity(point, torch.from_numpy(np.array(predictor.table)))[0].numpy()[others]
     for edge in found.candidate.edges:  # the query is the same, so are the others' scores
         assert edge.rank_without == pytest.approx(1 + (scores > edge.score_without).sum(), abs=0.5)
+
+
+def test_who_voted_are_the_lookalikes_with_the_answer_and_votes_are_all_that_is_missing(voting: Predictor) -> None:
+    silent = copy.deepcopy(voting.model)
+    silent.votes = VotesConfig()
+    alone = replace(voting, model=silent)
+    known = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
+    shown = 0
+    for triple in GRAPH.triples("test").tolist()[:20]:
+        found, without = explained(voting, *triple), explained(alone, *triple)
+        assert found.votes is not None and without.votes is None
+        assert found.votes.score_without == pytest.approx(without.score, abs=1e-6)
+        assert found.votes.effect == pytest.approx(found.score - without.score, abs=1e-6)
+        assert found.votes.rank_without == without.rank
+        rows, cosines = voting.visible.texts.lookalikes(8)(np.array(triple[:1], np.int32))
+        expected = [
+            (GRAPH.entities.ids[int(row)], float(cosine))
+            for row, cosine in zip(rows[0], cosines[0], strict=True)
+            if (int(row), *triple[1:]) in known
+        ]
+        assert [(voter.entity.id, voter.similarity) for voter in found.votes.voters] == expected
+        assert expected or found.votes.effect == 0, "nobody voted"
+        shown += bool(expected)
+    assert shown, "some did"
 
 
 @pytest.mark.parametrize("layers", [1, 2])

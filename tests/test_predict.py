@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 import fnftg
 from fnftg.cli import main
 from fnftg.ego.answers import KnownAnswers
-from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
 from fnftg.models.pretrained import save_pretrained
+from fnftg.models.voting import VotesConfig
 from fnftg.predict.growing import grown_answers
 from fnftg.predict.index import NearestIndex
 from fnftg.predict.naming import Names, NameTable
@@ -38,6 +38,7 @@ from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.ranking.answers import pair_scores, top_answers
 from fnftg.ranking.embedding import candidate_table
+from fnftg.ranking.extras import vote_extras
 from fnftg.ranking.processes import Processes
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
@@ -174,19 +175,20 @@ def offline(model: LinkPredictor, store: Path, question: tuple[Any, str, Any], k
     """Everything embedded anew from the store, every candidate compared one by one: [(id, score)]."""
     graph = KnowledgeGraph.open(store)
     entities, relations = len(graph.entities), len(graph.relations)
-    neighbours = Neighbours.of(graph.all_triples(), entities, relations, model.ego.directions)
-    visible = Visible(model.texts(graph), neighbours)
+    visible = Visible.of(model, model.texts(graph), graph.all_triples())
     table = candidate_table(model, visible, np.arange(entities, dtype=np.int32), 1 << 28, Processes())
     head, relation, tail = question
     centre, row = graph.entities.find(head or tail), graph.relations.find(relation)
     label = np.array([row if head else row + relations], np.int32)
     centres = np.array([centre], np.int32)
     _, point = model(visible.texts, centres, visible.ego_graphs(model.ego, centres, None), label, False)
-    scores = model.similarity(point.double(), torch.from_numpy(table).double())[0].float().tolist()
+    scores = model.similarity(point.double(), torch.from_numpy(table).double())[0].float().numpy()
+    extras = vote_extras(model, visible, centres, label)
+    scores[extras.rows] += extras.values
     true = {tuple(triple) for triple in graph.all_triples().tolist()}
     found = [
         (-score, candidate)
-        for candidate, score in enumerate(scores)
+        for candidate, score in enumerate(scores.tolist())
         if (((centre, row, candidate) if head else (candidate, row, centre)) in true) <= (not filtered)
         and (candidate != centre or (centre, row, centre) in true)
     ]
@@ -206,6 +208,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "distmult": {"score": "distmult"},
     "complex": {"score": "complex"},
     "cosine": {"score": "cosine", "graph__signature": True},
+    "votes": {"score": "cosine", "votes": VotesConfig(lookalikes=6, answers=9)},
     "two hops": {"ego__hops": 2, "ego__second_limit": 200},
     "outgoing": {"ego__directions": "out"},
     "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},
@@ -265,7 +268,7 @@ def test_new_entity_has_the_answers_of_the_same_entity_imported(changes: dict[st
             assert answer.known == (("new", "_r_1", tail) in triples)
 
 
-@pytest.mark.parametrize("changes", [{}, {"score": "distmult"}, {"text__query": "text"}])
+@pytest.mark.parametrize("changes", [{}, {"score": "distmult"}, {"text__query": "text"}, MODELS["votes"]])
 def test_new_relation_has_the_answers_of_the_same_relation_imported(changes: dict[str, Any], tmp_path: Path) -> None:
     model = small_model(**changes)
     predictor = fnftg.load(run_of(model, tmp_path))

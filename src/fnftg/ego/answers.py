@@ -39,10 +39,16 @@ class KnownAnswers:
         places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
         return offsets, (self.packed[places] - np.repeat(first, counts)).astype(np.int32)
 
-    def with_itself(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]:
-        """The same and, at the end of each query's, the entity that is asked about."""
+    def with_itself(
+        self, centres: Rows, labels: Rows, where: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Numbers, Rows]:
+        """The same and, at the end of each query's, the entity that is asked about; of all queries, or of some (q,)."""
         offsets, answers = self(centres, labels)
-        return offsets + np.arange(len(offsets)), np.insert(answers, offsets[1:], centres)
+        query = np.repeat(np.arange(len(centres)), np.diff(offsets))
+        where = np.ones(len(centres), bool) if where is None else where.copy()
+        where[query[answers == centres[query]]] = False  # there already
+        more = np.concatenate([[0], np.cumsum(where)])
+        return offsets + more, np.insert(answers, offsets[1:][where], centres[where])
 
     def among(self, centres: Rows, labels: Rows, columns: Rows) -> npt.NDArray[np.bool_]:
         """Whether the entity of each column (n,) is an answer of each query (q,): (q, n)."""

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
 from fnftg.errors import FnftgError
 from fnftg.models.predictor import NO_EGO_GRAPHS, EgoConfig, Integers, LinkPredictor, needs_ego_graphs
 from fnftg.models.reading import Join, conditioned, label_vectors, rows
 from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
+from fnftg.models.voting import NO_VOTES, VotesConfig, Voting
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextTransformer
 
@@ -32,6 +34,8 @@ class FnFConfig:
         relation_conditioning: queries are [h‖r] and [t‖r⁻¹]; if not, their centres do not know the relation.
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
+        loops: an entity may be its own answer; if not, then only of relations that have such a loop in train.
+        votes: beyond the paper: what lookalikes answer to the same question adds to the score (see ego/lookalikes.py).
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -41,12 +45,16 @@ class FnFConfig:
     relation_conditioning: bool = True
     score: ScoreName | Literal["cosine"] = "transe"
     normalise: bool = False
+    loops: bool = True
+    votes: VotesConfig = NO_VOTES
 
     def __post_init__(self) -> None:
         if self.score not in (*SCORES, "cosine"):
             raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}, cosine.")
         if self.score == "cosine" and not self.relation_conditioning:
             raise FnftgError("The score cosine needs relation_conditioning: nothing else tells it the relation.")
+        if self.votes.lookalikes and self.text.training != "frozen":
+            raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
         if not self.ego_graphs:
             needs_ego_graphs(self.text)
 
@@ -66,6 +74,8 @@ class FnF(LinkPredictor):
         self.gt = GraphTransformer(self.width, config.graph) if config.ego_graphs else None
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
+        self.votes, self.loops = config.votes, config.loops
+        self.voting = Voting(self.width, config.votes) if config.votes.lookalikes else None
 
     def forward(
         self,
@@ -99,6 +109,11 @@ class FnF(LinkPredictor):
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
         return similarity(self.config.score, points, candidates)
+
+    def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
+        assert self.voting is not None
+        added: Tensor = self.voting(label_vectors(self.tt, texts, labels), votes)
+        return added
 
     def entity_vectors(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
         """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""

@@ -10,13 +10,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
+from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.lookalikes import Answers, Votes
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
 from fnftg.errors import FnftgError
-from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.losses import RankingLoss
+from fnftg.models.voting import NO_VOTES, VotesConfig
 from fnftg.text.encoders import TextConfig
 from fnftg.text.transformer import GraphTexts
 
@@ -63,6 +67,23 @@ class Visible:
 
     texts: GraphTexts
     neighbours: Neighbours
+    answers: Answers | None = None  # the same edges by their labels, where votes are counted
+
+    @classmethod
+    def of(cls, model: LinkPredictor, texts: GraphTexts, triples: Triples) -> Visible:
+        """What the model needs of these triples (n, 3)."""
+        neighbours = Neighbours.of(triples, texts.entities, texts.relations, model.ego.directions)
+        if not model.votes.lookalikes:
+            return cls(texts, neighbours)
+        texts.compare_all(model.votes.lookalikes)
+        return cls(texts, neighbours, KnownAnswers.of(triples, texts.entities, texts.relations))
+
+    def votes(self, config: VotesConfig, centres: Integers, labels: Integers) -> Votes | None:
+        """What the lookalikes of the centres (q,) answer to the same questions; None where nobody is asked."""
+        if not config.lookalikes:
+            return None
+        assert self.answers is not None
+        return Votes.of(self.texts.lookalikes(config.lookalikes), self.answers, centres, labels, config.answers)
 
     def ego_graphs(
         self,
@@ -97,6 +118,8 @@ class Compared:
     columns: Integers  # (n,): the candidates' entities
     answers: Tensor  # (q,): the column of each query's answer
     negatives: Tensor  # (q, n + earlier) of truth values: which columns count against a query
+    labels: Integers  # (q,): of the queries
+    votes: Votes | None = None  # of their lookalikes
 
 
 class LinkPredictor(nn.Module):
@@ -113,6 +136,8 @@ class LinkPredictor(nn.Module):
     ego: EgoConfig
     width: int
     by_distance: bool  # the similarity is minus the L1 distance, for which there are faster ways to rank
+    votes: VotesConfig = NO_VOTES  # of lookalikes, which add to the similarity
+    loops: bool = True  # an entity may be its own answer, also where no triple of train says so
 
     @abstractmethod
     def forward(
@@ -125,6 +150,10 @@ class LinkPredictor(nn.Module):
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
         """(q, d) against (n, d) → scores (q, n)."""
 
+    def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
+        """What the votes of lookalikes add to the scores of the answers (e,) of queries with these labels (q,)."""
+        raise NotImplementedError
+
     # What training asks for
 
     @property
@@ -134,8 +163,22 @@ class LinkPredictor(nn.Module):
 
     def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
         """What is trained for: the ranking loss of the scores, unless a system has more to learn."""
-        scores = self.similarity(compared.points, compared.candidates)  # (q, n)
-        return ranking(scores.float(), compared.answers, compared.negatives)  # type: ignore[no-any-return]
+        scores = self.similarity(compared.points, compared.candidates).float()  # (q, n)
+        if compared.votes is not None:
+            scores = scores + self.vote_scores(compared, compared.votes)
+        return ranking(scores, compared.answers, compared.negatives)  # type: ignore[no-any-return]
+
+    def vote_scores(self, compared: Compared, votes: Votes) -> Tensor:
+        """What votes add to the scores of a batch: (q, n)."""
+        added = self.added(compared.texts, compared.labels, votes)  # (e,)
+        distinct, of_column = np.unique(compared.columns, return_inverse=True)
+        place = np.minimum(np.searchsorted(distinct, votes.entities), len(distinct) - 1)
+        here = np.flatnonzero(distinct[place] == votes.entities)
+        query = np.repeat(np.arange(len(compared.centres)), np.diff(votes.offsets))
+        of_entity = added.new_zeros(len(compared.centres), len(distinct)).index_put(
+            (torch.from_numpy(query[here]), torch.from_numpy(place[here])), added[torch.from_numpy(here)]
+        )
+        return of_entity.index_select(1, torch.from_numpy(of_column.reshape(-1)))
 
     def earlier(self) -> Integers:
         """Entities of earlier batches that a system keeps as further negatives."""

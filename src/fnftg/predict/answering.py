@@ -15,11 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
+from fnftg.predict.growing import MoreAnswers
 from fnftg.predict.questions import Answer, Asked
 from fnftg.predict.surroundings import Surroundings, changed_centres, edges_of, joined
 from fnftg.ranking.answers import pair_scores
 from fnftg.ranking.calibration import margins, rivals
+from fnftg.ranking.extras import Extras, merged
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
@@ -101,6 +104,28 @@ class Batch:
         vectors: Floats = found[0 if labels is None else 1].float().cpu().numpy()
         return vectors
 
+    def extras(self, queries: Sequence[tuple[int, Numbers, Numbers]], labels: npt.NDArray[Any]) -> Extras:
+        """What votes add to the scores of queries, given as questions with centres and labels in their own numbers;
+        the same labels (q,) in those of the common view."""
+        model = self.predictor.model
+        if not model.votes.lookalikes:
+            return Extras.nothing(len(labels))
+        return Extras.of(model, self.texts, labels, Votes.joined([self.votes(*part) for part in queries]))
+
+    def votes(self, question: int, centres: Numbers, labels: Numbers) -> Votes:
+        """What the lookalikes of the centres (q,) answer, all in the numbers of the question."""
+        predictor, addition = self.predictor, self.asked[question].addition
+        visible, config = predictor.visible, predictor.model.votes
+        lookalikes, answers = visible.texts.lookalikes(config.lookalikes), visible.answers
+        assert answers is not None
+        if addition.entities:
+            assert self.texts.features is not None
+            new = len(predictor.graph.entities) + np.arange(len(addition.entities))
+            lookalikes = lookalikes.extended(self.texts.features.take(self.entities(new, question).astype(np.int64)))
+        if addition:
+            answers = MoreAnswers.of(predictor.known, addition)
+        return Votes.of(lookalikes, answers, centres.astype(np.int32), labels.astype(np.int32), config.answers)
+
 
 def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
     """The k best answers to each question, known links left out or kept and marked; nothing is its own answer."""
@@ -147,8 +172,11 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
 
     size = entities + int(max((len(one.addition.entities) for one in asked), default=0))
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
-    again = pair_scores(predictor.model, points, vectors, query, np.arange(len(vectors)))
-    candidates = Candidates(predictor, points, size, query, rows, again)
+    groups = [*([(plain[0], centres[plain], labels[plain])] if plain else [])]
+    groups += [(question, centres[[question]], labels[[question]]) for question in own]
+    extras = batch.extras(groups, view_labels)
+    listed = np.array(order, np.int64)[extras.queries], extras.rows, extras.values
+    candidates = Candidates.of(predictor, points, size, query, rows, vectors, *listed)
     itself = np.arange(len(asked)) * size + centres  # no answer, unless the graph says so
     left_out = np.setdiff1d(itself, links) if known else np.union1d(itself, links)
     scores, found = candidates.best(left_out, max(k, 2))  # two, so that the first has a rival
@@ -175,6 +203,7 @@ def relation_answers(predictor: Predictor, one: Asked, k: int, known: bool) -> l
     else:
         vectors = np.array(predictor.table[[one.tail]])
     scores = pair_scores(predictor.model, points, vectors, labels, np.zeros(count, np.int64))
+    scores += batch.extras([(0, centres, labels)], batch.labels(labels, 0)).added_to(np.full(count, one.tail))
     marks = np.array([(one.head, relation, one.tail) in set(one.addition.triples) for relation in range(count)])
     if max(one.head, one.tail) < len(predictor.graph.entities):
         graph_relations = len(predictor.graph.relations)
@@ -199,25 +228,50 @@ def best_tails(
     asked = [replace(one, relation=relation, tail=-1) for relation in relations.tolist()]
     vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed, around)], None)
     query, which = (part.ravel() for part in np.indices((len(asked), len(changed))))
-    again = pair_scores(predictor.model, points, vectors, query, which)
     size = len(predictor.graph.entities) + len(one.addition.entities)
     heads, inverse = np.full(len(asked), one.head, np.int64), np.zeros(len(asked), bool)
     links = known_links(predictor, asked, heads, inverse, size)
     left_out = np.union1d(links, np.arange(len(asked)) * size + heads)
-    return Candidates(predictor, points, size, query, changed[which], again).best(left_out, 2)
+    extras = batch.extras([(0, heads, relations)], batch.labels(relations, 0))
+    listed = extras.queries, extras.rows, extras.values
+    return Candidates.of(predictor, points, size, query, changed[which], vectors[which], *listed).best(left_out, 2)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The entities as candidates of points: those of the table, but some that are new or changed by scores of their
-    own."""
+    """The entities as candidates of points: those of the table, but some by scores of their own: new and changed ones,
+    and those that lookalikes vote for."""
 
     predictor: Predictor
     points: Floats  # (q, d)
     size: int  # above every row
-    query: Numbers  # (p,): whose candidate each of the new and changed ones is
+    query: Numbers  # (p,): whose candidate each of those with a score of its own is
     rows: Numbers  # (p,)
     scores: Floats  # (p,)
+
+    @classmethod
+    def of(
+        cls,
+        predictor: Predictor,
+        points: Floats,
+        size: int,
+        query: Numbers,
+        rows: Numbers,
+        vectors: Floats,
+        voted_query: Numbers,
+        voted: Numbers,
+        values: Floats,
+    ) -> Candidates:
+        """With the vectors (p, d) of new and changed rows, in the order of their queries and then their own; and with
+        values that votes add to the scores of some rows (v,)."""
+        scores = pair_scores(predictor.model, points, vectors, query, np.arange(len(vectors)))
+        own, listed = query * size + rows, voted_query * size + voted
+        changed, place = np.isin(listed, own), np.searchsorted(own, listed)
+        scores[place[changed]] += values[changed]
+        voted_query, voted, values = voted_query[~changed], voted[~changed], values[~changed]
+        raised = pair_scores(predictor.model, points, predictor.table, voted_query, voted) + values
+        query, rows = np.concatenate([query, voted_query]), np.concatenate([rows, voted])
+        return cls(predictor, points, size, query, rows, np.concatenate([scores, raised]))
 
     def best(self, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
         """The k best of each point, without what is left out (query · size + row, ascending): scores, rows, (q, k)."""
@@ -244,24 +298,6 @@ def known_links(predictor: Predictor, asked: Sequence[Asked], centres: Numbers, 
         if relation == one.relation and (tail if one.tail >= 0 else head) == centres[question]
     ]
     return np.concatenate([np.repeat(there, np.diff(offsets)) * size + rows, np.array(added, np.int64)])
-
-
-def merged(scores: Floats, found: Numbers, query: Numbers, more: Floats, rows: Numbers) -> tuple[Floats, Numbers]:
-    """The best of what was found (q, k) and of further candidates (p,), each of one query: (q, k)."""
-    if not len(query):
-        return scores, found
-    queries, k = scores.shape
-    query = np.concatenate([np.repeat(np.arange(queries), k), query])
-    score, row = np.concatenate([scores.ravel(), more]), np.concatenate([found.ravel(), rows])
-    there = (row >= 0) & ~np.isnan(score)
-    query, score, row = query[there], score[there], row[there]
-    order = np.lexsort((row, -score, query))
-    query, score, row = query[order], score[order], row[order]
-    place = np.arange(len(query)) - np.searchsorted(query, query)  # among those of the same query
-    best = place < k
-    scores, found = np.full_like(scores, -np.inf), np.full_like(found, -1)
-    scores[query[best], place[best]], found[query[best], place[best]] = score[best], row[best]
-    return scores, found
 
 
 def probable(

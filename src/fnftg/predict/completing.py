@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.embedding import parts as embedded_parts
 from fnftg.ranking.evaluation import MEMORY
+from fnftg.ranking.extras import Extras, best_with, vote_extras
 from fnftg.ranking.queries import Filter, Integers, Queries
 from fnftg.text.rows import texts_key
 
@@ -137,7 +139,7 @@ class Search:
         self.predictor, self.wanted, self.group, self.memory = predictor, wanted, group, memory
         everyone = np.arange(len(predictor.graph.entities), dtype=np.int32)
         self.candidates = everyone if group.candidates is None else group.candidates
-        self.filter = Filter.of(predictor.known, self.candidates, itself=True)
+        self.filter = Filter.of(predictor.known, self.candidates, loopless=True)
         in_memory = 4 * len(self.candidates) * predictor.model.width <= memory // 2
         table = predictor.table if group.candidates is None else predictor.table[group.candidates]
         self.table: Floats = np.array(table) if in_memory else table
@@ -147,8 +149,11 @@ class Search:
         queries = Queries(np.repeat(entities, len(labels)), np.tile(labels, len(entities)), entities[:0])
         points, k = self.points(queries), max(self.wanted.k, 2)  # two, so that the first has a rival
         model, memory = self.predictor.model, self.memory // 4
-        scores, rows = top_answers(model, points, self.table, *self.filter(queries), k, memory)  # (q, k) each
-        probabilities = self.probabilities(queries, points, scores, rows)
+        extras = vote_extras(model, self.predictor.visible, queries.centres, queries.labels)
+        search = partial(top_answers, model, points, self.table, k=k, memory=memory)
+        among = extras.among(self.filter.row_of)
+        scores, rows = best_with(among, model, points, self.table, *self.filter(queries), search)  # (q, k) each
+        probabilities = self.probabilities(queries, points, extras, scores, rows)
         kept = (rows >= 0) & (np.arange(k) < self.wanted.k)
         if self.wanted.min_score is not None:
             kept &= scores >= self.wanted.min_score
@@ -164,7 +169,9 @@ class Search:
         found["score"], found["probability"] = scores[query, place], probabilities[query, place]
         return found
 
-    def probabilities(self, queries: Queries, points: Floats, scores: Floats, rows: Rows) -> npt.NDArray[np.float64]:
+    def probabilities(
+        self, queries: Queries, points: Floats, extras: Extras, scores: Floats, rows: Rows
+    ) -> npt.NDArray[np.float64]:
         """Of what was found (q, k), NaN where the model was not calibrated. Rivals are among all entities, whatever the
         types: an answer is no likelier because few were to choose from."""
         predictor, calibration = self.predictor, self.predictor.calibration
@@ -172,8 +179,11 @@ class Search:
             return np.full(scores.shape, np.nan)
         best, best_answers = scores, rows
         if self.group.candidates is not None:
-            known = predictor.known.with_itself(queries.centres, queries.labels)
-            best, best_answers = top_answers(predictor.model, points, predictor.table, *known, 2, self.memory // 4)
+            offsets, known = predictor.known.with_itself(queries.centres, queries.labels)
+            search = partial(top_answers, predictor.model, points, predictor.table, k=2, memory=self.memory // 4)
+            best, best_answers = best_with(
+                extras, predictor.model, points, predictor.table, offsets, known.astype(np.int64), search
+            )
         over = margins(scores, rivals(best, self.candidates[rows] == best_answers[:, :1]))
         return calibration.probabilities(over, queries.labels).round(DIGITS)
 

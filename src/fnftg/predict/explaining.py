@@ -1,7 +1,7 @@
 """Reasons for an answer: what the model looked at, and what would change without it.
 
 Every effect is exact: the score and the filtered rank are computed again without one edge of an ego-graph, or without
-one word of a text, all of them in one batch. The other edges stay as they were drawn.
+one word of a text, all of them in one batch. The other edges stay as they were drawn, and who votes stays the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from fnftg.models.predictor import Integers
 from fnftg.predict.tables import PatchedTable
 from fnftg.ranking.calibration import margins
 from fnftg.ranking.counting import Counts
+from fnftg.ranking.extras import Extras, vote_extras
 from fnftg.ranking.metrics import mean_ranks
+from fnftg.ranking.queries import loopless
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
@@ -87,6 +89,24 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Voter:
+    """A lookalike of the entity that is asked about, which has the answer itself."""
+
+    entity: Named
+    similarity: float  # of both texts: a cosine
+
+
+@dataclass(frozen=True)
+class VotesReason:
+    """What lookalikes add to the score of the answer that they have too."""
+
+    effect: float
+    score_without: float  # without any votes
+    rank_without: float
+    voters: list[Voter]  # the most similar first
+
+
+@dataclass(frozen=True)
 class Near:
     """A triple of the training split with the same relation, both of whose ends are near."""
 
@@ -111,6 +131,7 @@ class Explanation:
     probability: float | None
     query: Side
     candidate: Side
+    votes: VotesReason | None  # of systems that count any
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
@@ -161,7 +182,11 @@ def explain(
     known = predictor.known(centres[:1], labels[:1])[1]
     in_graph = bool((known == answer).any())
     taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
-    counts = table.counts(model, of_points, of_vectors, taken, MEMORY)
+    if not model.loops and loopless(graph)[labels[0]]:
+        taken = np.union1d(taken, [centre])
+    extras = vote_extras(model, visible, centres[:1], labels[:1])
+    counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
+    plain = table.counts(model, points[:1], vectors[1:], answer, taken, Extras.nothing(1), MEMORY)
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -176,7 +201,7 @@ def explain(
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
     probability = None
     if calibration is not None:
-        rival = table.best(model, points[:1], np.union1d(taken, [centre]))  # (1, 1)
+        rival = table.best(model, points[:1], np.union1d(taken, [centre]), extras)  # (1, 1)
         probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),
@@ -191,6 +216,7 @@ def explain(
         probability,
         sides[0],
         sides[1],
+        votes_reason(predictor, counts, plain, centre, answer, labels[:1]),
         nearest_triples(graph, table, (head, relation, tail), ends, nearest),
     )
 
@@ -336,6 +362,25 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
         WordReason(word, float(counts.scores[0] - score), float(score), float(rank))
         for word, score, rank in zip(words, counts.scores[part], ranks, strict=True)
     ]
+
+
+def votes_reason(
+    predictor: Predictor, counts: Counts, plain: Counts, centre: int, answer: int, label: Integers
+) -> VotesReason | None:
+    """By the counts with votes and without; who voted are the lookalikes with the same answer."""
+    number = predictor.model.votes.lookalikes
+    if not number:
+        return None
+    rows, cosines = (found[0] for found in predictor.visible.texts.lookalikes(number)(np.array([centre], np.int32)))
+    rows, cosines = rows[rows >= 0], cosines[rows >= 0]
+    offsets, answers = predictor.known(rows, np.repeat(label, len(rows)))
+    have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
+    return VotesReason(
+        float(counts.scores[0] - plain.scores[0]),
+        float(plain.scores[0]),
+        float(mean_ranks(plain.better, plain.equal)[0]),
+        [Voter(named(predictor.graph, int(rows[place])), float(cosines[place])) for place in have],
+    )
 
 
 def nearest_triples(

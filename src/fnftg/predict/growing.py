@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.answers import KnownAnswers, Rows
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.predict.questions import Addition
 
@@ -28,6 +30,40 @@ def grown_graph(graph: KnowledgeGraph, addition: Addition) -> KnowledgeGraph:
         for head, relation, tail in addition.triples
     ]
     return graph.extended(entities, relations, ids)
+
+
+@dataclass(frozen=True)
+class MoreAnswers:
+    """Known answers and those of a few more triples, of a graph with more entities and relations: nothing is copied."""
+
+    base: KnownAnswers
+    added: KnownAnswers  # with the numbers of the grown graph
+
+    @classmethod
+    def of(cls, base: KnownAnswers, addition: Addition) -> MoreAnswers:
+        triples: Triples = np.array(addition.triples, np.int32).reshape(-1, 3)
+        entities, relations = base.entities + len(addition.entities), base.relations + len(addition.relations)
+        return cls(base, KnownAnswers.of(triples, entities, relations))
+
+    @property
+    def entities(self) -> int:
+        return self.added.entities
+
+    def __call__(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]:
+        """As of the grown graph: the answers of query i stand at offsets[i] to offsets[i + 1], ascending."""
+        new = self.added.relations - self.base.relations
+        old = labels - (labels >= self.added.relations) * new  # inverses stand behind the new relations
+        inside = np.flatnonzero((centres < self.base.entities) & (labels % self.added.relations < self.base.relations))
+        keys = []
+        for queries, (offsets, found) in (
+            (inside, self.base(centres[inside], old[inside])),
+            (np.arange(len(centres)), self.added(centres, labels)),
+        ):
+            keys.append(np.repeat(queries, np.diff(offsets)) * self.entities + found)
+        both = np.unique(np.concatenate(keys))
+        return np.searchsorted(both, np.arange(len(centres) + 1) * self.entities), (both % self.entities).astype(
+            np.int32
+        )
 
 
 def grown_answers(known: KnownAnswers, triples: Triples, entities: int, relations: int) -> KnownAnswers:

@@ -153,14 +153,15 @@ class Predictor:
         triples: Triples = np.array(addition.triples, np.int32).reshape(-1, 3)
         texts = self.visible.texts.extended(graph, self.model.tt.encoder)
         neighbours = self.visible.neighbours.extended(triples, len(graph.entities), len(graph.relations))
-        visible = Visible(texts, neighbours)
+        known = grown_answers(self.known, triples, len(graph.entities), len(graph.relations))
+        visible = Visible(texts, neighbours, known)
         changed = changed_rows(self.visible.neighbours, triples, graph, self.model)
         table = PatchedTable(self.table, changed.astype(np.int64), keeping.embedded(self.model, visible, changed))
         view = replace(
             self,
             graph=graph,
             visible=visible,
-            known=grown_answers(self.known, triples, len(graph.entities), len(graph.relations)),
+            known=known,
             calibration=None if self.calibration is None else self.calibration.bound(_ids(graph)),
             entity_names=Names(graph.entities, "entity", base=self.entity_names),
             relation_names=Names(graph.relations, "relation", base=self.relation_names),
@@ -218,7 +219,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         folder.path,
         model,
         opened,
-        Visible(texts, neighbours),
+        Visible(texts, neighbours, known),
         known,
         table,
         None if calibration is None else calibration.bound(_ids(opened)),

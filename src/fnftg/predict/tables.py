@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from fnftg.kernels.ranks import l1_pairs
 from fnftg.models.predictor import LinkPredictor
-from fnftg.ranking.answers import top_answers
+from fnftg.ranking.answers import pair_scores, top_answers
 from fnftg.ranking.counting import Counts, filtered_counts
+from fnftg.ranking.extras import Extras
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
@@ -30,29 +31,62 @@ class PatchedTable:
         table[self.rows] = self.vectors
         return table
 
-    def counts(self, model: LinkPredictor, points: Floats, true: Floats, taken: Numbers, memory: int) -> Counts:
-        """As `filtered_counts` among all candidates; the rows taken are left out of every query."""
+    def counts(
+        self,
+        model: LinkPredictor,
+        points: Floats,
+        true: Floats,
+        answer: int,
+        taken: Numbers,
+        extras: Extras,
+        memory: int,
+    ) -> Counts:
+        """As `counts_with` among all candidates, of variants of one query: all have its answer, the rows that are taken
+        and left out, and the extras."""
         queries = len(points)
+        added, rows, values = float(extras.added_to(np.array([answer]))[0]), *self._raised(extras, taken)
         found = [
             filtered_counts(
-                model, points, true, table, np.arange(queries + 1) * len(out), np.tile(out, queries), memory
+                model, points, true, table, np.arange(queries + 1) * len(out), np.tile(out, queries), memory, added
             )
-            for table, out in self._without(taken)
+            for table, out in self._without(np.union1d(taken, rows))
         ]
-        better, equal = sum(one.better for one in found), sum(one.equal for one in found)
+        scores = self._scores(model, points, rows) + values  # (q, v)
+        asked = found[0].scores[:, None]
+        better = sum(one.better for one in found) + ((scores > asked) | np.isnan(asked)).sum(1)
+        equal = sum(one.equal for one in found) + (scores == asked).sum(1)
         return Counts(np.asarray(better), np.asarray(equal), found[0].scores)
 
-    def best(self, model: LinkPredictor, point: Floats, taken: Numbers) -> Floats:
+    def best(self, model: LinkPredictor, point: Floats, taken: Numbers, extras: Extras) -> Floats:
         """The best score of one point (1, d) without the rows taken: (1, 1), −∞ where nobody is left."""
-        parts = self._without(taken)
+        rows, values = self._raised(extras, taken)
+        parts = self._without(np.union1d(taken, rows))
         scores = [top_answers(model, point, table, np.array([0, len(out)]), out, 1)[0] for table, out in parts]
-        best: Floats = np.maximum.reduce(scores)
+        raised = (self._scores(model, point, rows) + values).max(axis=1, keepdims=True, initial=-np.inf)
+        best: Floats = np.maximum.reduce([*scores, raised])
         return best
+
+    def _raised(self, extras: Extras, taken: Numbers) -> tuple[Numbers, Floats]:
+        """Rows and values of the only query's extras (v,), without those that are taken."""
+        spared = ~np.isin(extras.rows, taken)
+        return extras.rows[spared], extras.values[spared]
+
+    def _scores(self, model: LinkPredictor, points: Floats, rows: Numbers) -> Floats:
+        """Of points (q, d) with the vectors of rows (v,): (q, v)."""
+        place, patched = self._places(rows)
+        vectors = np.empty((len(rows), self.table.shape[1]), np.float32)
+        vectors[patched], vectors[~patched] = self.vectors[place[patched]], self.table[rows[~patched]]
+        query, row = (part.ravel() for part in np.indices((len(points), len(rows))))
+        return pair_scores(model, points, vectors, query, row).reshape(len(points), len(rows))
+
+    def _places(self, rows: npt.NDArray[np.integer]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+        """Where rows (p,) would stand among those with vectors of their own, and whether they do."""
+        place = np.minimum(np.searchsorted(self.rows, rows), max(len(self.rows) - 1, 0))
+        return place, self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), bool)
 
     def distances(self, point: Floats, rows: npt.NDArray[np.integer]) -> Floats:
         """L1, of one point (1, d) to the vectors of rows (p,)."""
-        place = np.minimum(np.searchsorted(self.rows, rows), max(len(self.rows) - 1, 0))
-        patched = self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), bool)
+        place, patched = self._places(rows)
         found = np.empty(len(rows), np.float32)
         for mask, table, places in ((patched, self.vectors, place), (~patched, self.table, rows)):
             found[mask] = l1_pairs(point, table, np.zeros(int(mask.sum()), np.int64), places[mask])

@@ -33,12 +33,15 @@ def filtered_counts(
     offsets: Numbers,
     known: Numbers,
     memory: int,
+    added: Floats | float = 0.0,
 ) -> Counts:
-    """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …]."""
+    """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …];
+    `added` (q,) counts for the true answers' scores alone."""
+    added = np.broadcast_to(np.asarray(added, np.float32), len(points))
     if not model.by_distance:
-        return by_similarity(model, points, true_vectors, table, offsets, known, memory)
+        return by_similarity(model, points, true_vectors, table, offsets, known, memory, added)
     rows = np.arange(len(points))
-    distances = l1_pairs(points, true_vectors, rows, rows)
+    distances = l1_pairs(points, true_vectors, rows, rows) - added
     better, equal = count_ranks(points, table, distances, memory)
     # the known answers are counted once more alone, and subtracted
     known_better, known_equal = count_known(points, table, distances, offsets, known, memory)
@@ -53,6 +56,7 @@ def by_similarity(
     offsets: Numbers,
     known: Numbers,
     memory: int,
+    added: Floats,
 ) -> Counts:
     """By any similarity, a NaN being worse than all else. Scores are computed in double precision and rounded to
     single: matrix products differ in their last bits with the size of a block, and ties must not."""
@@ -63,6 +67,7 @@ def by_similarity(
         part = slice(start, min(start + QUERIES, len(points)))
         asked = torch.from_numpy(points[part]).double()
         true = model.similarity(asked, torch.from_numpy(true_vectors[part]).double()).diagonal().float()  # (b,)
+        true = true + torch.from_numpy(added[part].copy())
         scores[part] = true.numpy()
         query = np.repeat(np.arange(part.stop - start), np.diff(offsets[start : part.stop + 1]))
         rows = known[offsets[start] : offsets[part.stop]]

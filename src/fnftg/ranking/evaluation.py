@@ -13,16 +13,16 @@ import torch
 
 from fnftg.console import progress
 from fnftg.ego.answers import KnownAnswers
-from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.predictor import LinkPredictor, Visible
-from fnftg.ranking.counting import Counts, filtered_counts
+from fnftg.ranking.counting import Counts
 from fnftg.ranking.embedding import candidate_table, triple_vectors
+from fnftg.ranking.extras import counts_with, vote_extras
 from fnftg.ranking.metrics import mean_ranks, metric_values, named
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
-from fnftg.ranking.queries import Filter, Integers, Numbers, Queries
+from fnftg.ranking.queries import Filter, Integers, Numbers, Queries, loopless
 from fnftg.text.transformer import GraphTexts
 
 MEMORY = 1 << 30  # bytes that ranking may use beside the model, the graph and its texts
@@ -36,7 +36,7 @@ class Ranking:
     triples: Triples  # (m, 3)
     better: Numbers  # (2, m): candidates that are no known answers and score better than the true one
     equal: Numbers  # (2, m): and those that score exactly as well
-    known: Numbers  # (2, m): other known answers among the candidates, which the filter took out
+    known: Numbers  # (2, m): other candidates that the filter took out, known answers above all
     scores: npt.NDArray[np.float32]  # (2, m): of the true answers
     candidates: Integers  # (n,)
     split: str
@@ -88,15 +88,14 @@ def rank_split(
     the candidates are and which answers are known does not depend on that choice."""
     started = time.perf_counter()
     triples = chosen_triples(graph, split, sample, relations)
-    entities = len(graph.entities)
-    visible_triples = protocol.visible_triples(graph, split)
-    neighbours = Neighbours.of(visible_triples, entities, len(graph.relations), model.ego.directions)
-    known = KnownAnswers.of(graph.all_triples(), entities, len(graph.relations))
+    visible = Visible.of(model, texts, protocol.visible_triples(graph, split))
+    known = KnownAnswers.of(graph.all_triples(), len(graph.entities), len(graph.relations))
     candidates = protocol.candidate_entities(graph, split)
+    filter = Filter.of(known, candidates, False if model.loops else loopless(graph))
     counts = rank_triples(
-        model, Visible(texts, neighbours), triples, candidates, known, protocol.hidden, memory, processes or Processes()
+        model, visible, triples, candidates, filter, protocol.hidden, memory, processes or Processes()
     )
-    offsets, _ = Filter.of(known, candidates)(Queries.of(triples, len(graph.relations)))
+    offsets, _ = filter(Queries.of(triples, len(graph.relations)))
     shape = (2, len(triples))
     return Ranking(
         triples,
@@ -132,7 +131,7 @@ def rank_triples(
     visible: Visible,
     triples: Triples,
     candidates: Integers,
-    known: KnownAnswers,
+    filter: Filter,
     hidden: Literal["target", "pair"],
     memory: int = MEMORY,
     processes: Processes = Processes(),  # noqa: B008 (immutable)
@@ -143,7 +142,6 @@ def rank_triples(
     was_training = model.training
     model.eval()
     table = candidate_table(model, visible, candidates, memory, processes)
-    filter = Filter.of(known, candidates)
     own = triples[processes.share(len(triples))]
     in_memory = not isinstance(table, np.memmap)
     step = ROUND if in_memory else max(memory // 8 // (16 * model.width), 1)  # rounds read the table, from disk or not
@@ -152,8 +150,20 @@ def rank_triples(
         for start in range(0, len(own), step):
             part = own[start : start + step]
             points, true_vectors = triple_vectors(model, visible, part, hidden, memory // 8)
-            queries = Queries.of(part, known.relations)
-            rounds.append(filtered_counts(model, points, true_vectors, table, *filter(queries), memory // 4))
+            queries = Queries.of(part, filter.known.relations)
+            extras = vote_extras(model, visible, queries.centres, queries.labels).among(filter.row_of)
+            compared = (model, points, true_vectors, filter.row_of[queries.answers], table)
+            offsets, known = filter(queries)
+            counts = counts_with(extras, *compared, offsets, known, memory // 4)
+            refused = filter.loopless[queries.labels] & (queries.centres == queries.answers)
+            others = len(candidates) - np.diff(offsets)
+            rounds.append(
+                Counts(
+                    np.where(refused, others, counts.better),
+                    np.where(refused, 0, counts.equal),
+                    np.where(refused, np.float32(-np.inf), counts.scores),
+                )
+            )
             advance(len(part))
     model.train(was_training)
 

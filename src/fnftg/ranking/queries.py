@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fnftg.ego.answers import KnownAnswers
-from fnftg.kg.graph import Triples
+from fnftg.kg.graph import KnowledgeGraph, Triples
 
 Integers = npt.NDArray[np.int32]
 Numbers = npt.NDArray[np.int64]
+Truths = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -34,23 +35,29 @@ class Queries:
 
 @dataclass(frozen=True)
 class Filter:
-    """The known answers among the candidates, which take no place in a rank; if asked for, nor does the entity itself
-    that is asked about."""
+    """The known answers among the candidates, which take no place in a rank; nor does the entity itself that is asked
+    about, where that is no answer."""
 
     known: KnownAnswers
     row_of: Numbers  # (entities,): the row of each entity among the candidates, -1 for others
-    itself: bool = False
+    loopless: Truths  # (2R,): labels to which no entity is its own answer
 
     @classmethod
-    def of(cls, known: KnownAnswers, candidates: Integers, itself: bool = False) -> Filter:
+    def of(cls, known: KnownAnswers, candidates: Integers, loopless: Truths | bool = False) -> Filter:
         row_of = np.full(known.entities, -1)
         row_of[candidates] = np.arange(len(candidates))
-        return cls(known, row_of, itself)
+        return cls(known, row_of, np.broadcast_to(loopless, 2 * known.relations))
 
     def __call__(self, queries: Queries) -> tuple[Numbers, Numbers]:
         """The rows of each query's answers, the target among them: those of query i at offsets[i] to offsets[i + 1]."""
-        of = self.known.with_itself if self.itself else self.known
-        offsets, entities = of(queries.centres, queries.labels)
+        offsets, entities = self.known.with_itself(queries.centres, queries.labels, self.loopless[queries.labels])
         rows = self.row_of[entities]
         listed = rows >= 0
         return np.concatenate([[0], np.cumsum(listed)])[offsets], rows[listed]
+
+
+def loopless(graph: KnowledgeGraph) -> Truths:
+    """The labels (2R,) of relations that lead from no entity to itself in train."""
+    heads, relations, tails = graph.triples("train").T
+    loops = np.bincount(relations[heads == tails], minlength=len(graph.relations))
+    return np.tile(loops == 0, 2)

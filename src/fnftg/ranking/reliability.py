@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ import torch
 
 from fnftg.console import progress
 from fnftg.ego.answers import KnownAnswers
-from fnftg.ego.neighbours import Neighbours
 from fnftg.files import sha256
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.predictor import LinkPredictor, Visible
@@ -25,6 +25,7 @@ from fnftg.ranking.answers import pair_scores, top_answers
 from fnftg.ranking.calibration import FILE, Calibration, Values, load, margins, rivals
 from fnftg.ranking.embedding import Floats, candidate_table, triple_vectors
 from fnftg.ranking.evaluation import MEMORY, ROUND, chosen_triples
+from fnftg.ranking.extras import best_with, vote_extras
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Filter, Integers, Queries
@@ -59,9 +60,9 @@ def predictions(
     """As ranking sees the split: the true answer is scored with the target hidden, and joins the best of the others."""
     triples = chosen_triples(graph, split, sample, relations)
     entities, count = len(graph.entities), len(graph.relations)
-    neighbours = Neighbours.of(protocol.visible_triples(graph, split), entities, count, model.ego.directions)
-    visible, candidates = Visible(texts, neighbours), protocol.candidate_entities(graph, split)
-    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates, itself=True)
+    visible = Visible.of(model, texts, protocol.visible_triples(graph, split))
+    candidates = protocol.candidate_entities(graph, split)
+    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates, loopless=True)
     table = candidate_table(model.eval(), visible, candidates, memory, Processes())
     rounds = []
     with progress("Ranking", len(triples), "triples") as advance:
@@ -69,9 +70,13 @@ def predictions(
             part = triples[start : start + ROUND]
             points, true_vectors = triple_vectors(model, visible, part, protocol.hidden, memory // 8)
             queries = Queries.of(part, count)
-            others, _ = top_answers(model, points, table, *filter(queries), k + 1, memory // 4)
+            extras = vote_extras(model, visible, queries.centres, queries.labels).among(filter.row_of)
+            search = partial(top_answers, model, points, table, k=k + 1, memory=memory // 4)
+            others, _ = best_with(extras, model, points, table, *filter(queries), search)
             rows = np.arange(len(points))
-            rounds.append(with_answer(others, pair_scores(model, points, true_vectors, rows, rows), queries.labels))
+            true = pair_scores(model, points, true_vectors, rows, rows)
+            true += extras.added_to(filter.row_of[queries.answers])
+            rounds.append(with_answer(others, true, queries.labels))
             advance(len(part))
     return Predictions(
         *(np.concatenate([getattr(part, name) for part in rounds]) for name in ("scores", "margins", "hits", "labels"))

@@ -230,6 +230,15 @@ class SideOut(BaseModel):
     words: list[WordOut]
 
 
+class VoterOut(BaseModel):
+    entity: Named
+    similarity: float
+
+
+class VotesOut(Reason):
+    voters: list[VoterOut]
+
+
 class NearOut(BaseModel):
     head: Named
     tail: Named
@@ -249,6 +258,7 @@ class Explained(BaseModel):
     probability: float | None
     query: SideOut
     candidate: SideOut
+    votes: VotesOut | None
     nearest: list[NearOut]
 
 

@@ -53,7 +53,7 @@ class TextConfig:
             texts of queries and candidates, neighbours from a cache).
         query: text encodes [entity‖relation] as in the paper, vector joins the two texts' vectors.
         width: size d of the vectors; the encoder's hidden size where none is given.
-        dropout: inside the encoder while it is trained; the encoder's own where none is given.
+        dropout: inside the encoder while it is trained, its own where none is given; of the features of a frozen one.
         token_budget: tokens that go through the encoder at once, padding included; what suits the device where none is
             given.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fnftg.ego.lookalikes import Lookalikes
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
@@ -26,6 +27,8 @@ class GraphTexts:
     features: FeatureStore | None  # the encoder's outputs, where they are not computed anew each time
     entities: int  # N
     relations: int  # R
+    base: GraphTexts | None = None  # of a view: the texts of the graph that it extends
+    compared: dict[int, Lookalikes] = field(default_factory=dict, repr=False)  # by their number
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, encoder: Encoder, config: TextConfig, cache: Path | None = None) -> GraphTexts:
@@ -40,7 +43,23 @@ class GraphTexts:
         """The same for a view of the graph: only the texts that it adds are tokenised and encoded."""
         tokens = self.tokens.extended(view, encoder)
         features = None if self.features is None else self.features.extended(tokens)
-        return GraphTexts(tokens, features, len(view.entities), len(view.relations))
+        return GraphTexts(tokens, features, len(view.entities), len(view.relations), self)
+
+    def lookalikes(self, k: int) -> Lookalikes:
+        """The k entities with the most similar texts of each entity, by the features of a frozen encoder."""
+        if k not in self.compared:
+            if self.features is None:
+                raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
+            first = 0 if self.base is None else self.base.entities
+            features = self.features.take(np.arange(first, self.entities))
+            self.compared[k] = (
+                Lookalikes.of(features, k) if self.base is None else self.base.lookalikes(k).extended(features)
+            )
+        return self.compared[k]
+
+    def compare_all(self, k: int) -> None:
+        """Looks up the lookalikes of all entities at once, where most of them will be asked for."""
+        self.compared[k] = self.lookalikes(k).whole()
 
     def relation_row(self, label: torch.Tensor) -> torch.Tensor:
         """The row of a relation label in [0, 2R)."""
@@ -100,7 +119,10 @@ class TextEncoder(nn.Module):
             if texts.features is None:
                 raise FnftgError("The features of the texts were not computed: call refresh before they are used.")
             found = texts.features.take(_rows(rows), None if second_rows is None else _rows(second_rows))
-            return torch.from_numpy(found).to(self.anchor.device)
+            features = torch.from_numpy(found).to(self.anchor.device)
+            if self.config.training == "frozen" and self.config.dropout:
+                features = functional.dropout(features, self.config.dropout, self.training)
+            return features
         return self._encode(texts.tokens, rows, second_rows)
 
     def _may_use(self, texts: GraphTexts) -> bool:

@@ -27,7 +27,6 @@ import torch
 
 from fnftg.console import say
 from fnftg.ego.answers import KnownAnswers
-from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.graph import KnowledgeGraph
@@ -113,11 +112,8 @@ class Run:
             self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, cache)
         if self.first:
             self.fabric.barrier()
-        train_triples = graph.triples("train")
-        entities, relations = len(graph.entities), len(graph.relations)
-        neighbours = Neighbours.of(train_triples, entities, relations, self.model.ego.directions)
-        self.visible = Visible(self.texts, neighbours)
-        self.known = KnownAnswers.of(train_triples, entities, relations)
+        self.visible = Visible.of(self.model, self.texts, graph.triples("train"))
+        self.known = KnownAnswers.of(graph.triples("train"), len(graph.entities), len(graph.relations))
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
 
     def _texts(self, cache: Path | None, cached_by: restart.Weights | None) -> GraphTexts:
@@ -222,6 +218,7 @@ class Run:
             (*key, self.fabric.global_rank),
             self.model.earlier(),
         )
+        votes = self.visible.votes(self.model.votes, batch.queries.centres, batch.queries.labels)
         torch.manual_seed(
             int(np.random.SeedSequence([*key, self.fabric.global_rank]).generate_state(1, np.uint64)[0] >> 1)
         )
@@ -229,7 +226,7 @@ class Run:
             group["lr"] = self.learning_rate()
         last_of_several = (index + 1) % training.accumulate == 0 or index + 1 == self.steps_an_epoch
         with self.fabric.no_backward_sync(self.wrapped, enabled=not last_of_several):
-            loss = self.wrapped(self.texts, batch, egos, negatives)
+            loss = self.wrapped(self.texts, batch, egos, negatives, votes)
             value = float(self.fabric.all_reduce(loss.detach(), reduce_op="mean"))
             if not math.isfinite(value):
                 raise FnftgError(

@@ -8,6 +8,7 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.models.losses import LossConfig, RankingLoss
 from fnftg.models.predictor import Compared, LinkPredictor
@@ -21,7 +22,14 @@ class Objective(nn.Module):
         self.model = model
         self.loss = RankingLoss(config)
 
-    def forward(self, texts: GraphTexts, batch: Batch, egos: EgoGraphs, negatives: npt.NDArray[np.bool_]) -> Tensor:
+    def forward(
+        self,
+        texts: GraphTexts,
+        batch: Batch,
+        egos: EgoGraphs,
+        negatives: npt.NDArray[np.bool_],
+        votes: Votes | None = None,
+    ) -> Tensor:
         """The mean loss of the queries (2b,) of this process against the candidates (2B,) of all."""
         candidates, points = self.model(texts, batch.queries.centres, egos, batch.queries.labels, True)
         device = candidates.device
@@ -33,6 +41,8 @@ class Objective(nn.Module):
             batch.columns,
             torch.from_numpy(batch.answers).to(device),
             torch.from_numpy(negatives).to(device),
+            batch.queries.labels,
+            votes,
         )
         return self.model.loss(compared, self.loss)
 

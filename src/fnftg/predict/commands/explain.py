@@ -105,6 +105,11 @@ def print_reasons(found: Any) -> None:
         if rows:
             title = f"{words}, {side.entity.name}: what its words add to the score"
             print_table(title, ["word", "adds", "rank without it"], rows)
+    if found.votes is not None and found.votes.voters:
+        rows = [(voter.entity.name, f"{voter.similarity:.3f}") for voter in found.votes.voters[:SHOWN]]
+        note = f"Together they add {found.votes.effect:+.4f}; without votes the rank is {found.votes.rank_without:,g}."
+        title = f"lookalikes of {found.query.entity.name} with the same answer"
+        print_table(title, ["lookalike", "similarity"], rows, note)
     if found.nearest:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
@@ -121,6 +126,9 @@ def print_short(found: Any) -> None:
             best = sorted(effects, key=lambda one: -abs(one[1]))[:SHORT]
             if best:
                 lines.append((f"{words} {kind}", ", ".join(f"{word} ({effect:+.2f})" for word, effect in best)))
+    if found.votes is not None and found.votes.voters:
+        names = ", ".join(voter.entity.name for voter in found.votes.voters[:SHORT])
+        lines.append(("votes of lookalikes", f"{names} ({found.votes.effect:+.2f})"))
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("alike in training", ", ".join(near)))

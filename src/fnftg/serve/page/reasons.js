@@ -1,4 +1,4 @@
-// Why an answer: what each link and each word of both sides adds to the score, and the most similar known triples.
+// Why an answer: what each link and each word of both sides adds to the score, lookalikes, and the most similar triples.
 
 import { aborted, explain } from "./api.js";
 import { h, latest } from "./dom.js";
@@ -6,6 +6,8 @@ import { reasonsGraph } from "./graph.js";
 import { entityLink } from "./route.js";
 import { failure, skeleton } from "./states.js";
 import { counted, decimal, number, percent, rank, signed, spoken } from "./words.js";
+
+const VOTERS = 5; // lookalikes that are shown
 
 /** A dialog {open(body), close()}; `onclose` is told when the reader closes it. */
 export function reasonsDialog(graph, onclose) {
@@ -66,6 +68,7 @@ function painted(graph, found) {
     figures(found),
     picture(graph, found, relation),
     h("div", { class: "columns" }, words(found, "query"), words(found, "candidate")),
+    voters(found),
     nearest(found, relation),
   ];
 }
@@ -204,6 +207,29 @@ function tinted(word, strongest) {
 }
 
 // Triples
+
+function voters(found) {
+  if (!found.votes?.voters.length) return "";
+  const row = ({ entity, similarity }) =>
+    h(
+      "li",
+      {},
+      h("span", { class: "near" }, visit(entity)),
+      h("span", { class: "number soft", title: "Similarity of the texts" }, decimal(similarity)),
+    );
+  const { effect, rank_without: without, voters: all } = found.votes;
+  return h(
+    "section",
+    {},
+    h("h3", {}, "Lookalikes with the same answer"),
+    h("ol", { class: "nearest" }, all.slice(0, VOTERS).map(row)),
+    h(
+      "p",
+      { class: "remark" },
+      `${counted(all.length, "lookalike")}, ${signed(effect)} to the score; without votes: rank ${rank(without)}.`,
+    ),
+  );
+}
 
 function nearest(found, relation) {
   if (!found.nearest.length) return "";

@@ -1,0 +1,130 @@
+"""Scores with something added for a few listed candidates, ranked exactly at the cost of the plain ones.
+
+The table is searched or counted without the listed rows, which are then scored one by one and take their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.ego.lookalikes import Votes
+from fnftg.models.predictor import Integers, LinkPredictor, Visible
+from fnftg.ranking.answers import pair_scores
+from fnftg.ranking.counting import Counts, filtered_counts
+from fnftg.text.transformer import GraphTexts
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Search = Callable[[Numbers, Numbers], tuple[Floats, Numbers]]  # offsets and rows to leave out → scores, rows (q, k)
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What is added to scores of query i: values[j] to that of the row rows[j], j from offsets[i] to offsets[i + 1]."""
+
+    offsets: Numbers  # (q + 1,)
+    rows: Numbers  # (e,): of a table, each once for a query
+    values: Floats  # (e,)
+
+    @classmethod
+    def nothing(cls, queries: int) -> Extras:
+        return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+    @classmethod
+    @torch.inference_mode()
+    def of(cls, model: LinkPredictor, texts: GraphTexts, labels: Integers, votes: Votes) -> Extras:
+        """What votes add to scores of queries with these labels (q,); rows are those of the entities."""
+        values = model.added(texts, labels, votes).float().cpu().numpy()
+        return cls(votes.offsets, votes.entities.astype(np.int64), values)
+
+    def among(self, row_of: Numbers) -> Extras:
+        """The same for a table of other rows: row_of (rows,) names the new ones, -1 for those that are not in it."""
+        rows = row_of[self.rows]
+        there = rows >= 0
+        return Extras(np.concatenate([[0], np.cumsum(there)])[self.offsets], rows[there], self.values[there])
+
+    @property
+    def queries(self) -> Numbers:
+        """(e,)"""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def added_to(self, rows: Numbers) -> Floats:
+        """What is added to the score of one row for each query (q,): 0 where it is not listed."""
+        found = np.zeros(len(rows), np.float32)
+        own = self.rows == rows[self.queries]
+        found[self.queries[own]] = self.values[own]
+        return found
+
+    def apart_from(self, offsets: Numbers, known: Numbers, size: int) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers]:
+        """Which of the listed rows (e,) are not known, and offsets and rows of what is either; of `size` rows."""
+        taken = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * size + known
+        listed = self.queries * size + self.rows
+        either = np.unique(np.concatenate([taken, listed]))
+        return ~np.isin(listed, taken), np.searchsorted(either, np.arange(len(offsets)) * size), either % size
+
+
+def vote_extras(model: LinkPredictor, visible: Visible, centres: Integers, labels: Integers) -> Extras:
+    """What the votes of lookalikes add to scores of the queries (q,), if the model counts any."""
+    votes = visible.votes(model.votes, centres, labels)
+    return Extras.nothing(len(centres)) if votes is None else Extras.of(model, visible.texts, labels, votes)
+
+
+def counts_with(
+    extras: Extras,
+    model: LinkPredictor,
+    points: Floats,
+    true_vectors: Floats,
+    true_rows: Numbers,
+    table: Floats,
+    offsets: Numbers,
+    known: Numbers,
+    memory: int,
+) -> Counts:
+    """As `filtered_counts`, of scores with their extras; `true_rows` (q,) are among the known ones of each query."""
+    spared, outside, rows = extras.apart_from(offsets, known, len(table))
+    plain = filtered_counts(model, points, true_vectors, table, outside, rows, memory, added=extras.added_to(true_rows))
+    query, row = extras.queries[spared], extras.rows[spared]
+    scores = pair_scores(model, points, table, query, row) + extras.values[spared]
+    true = plain.scores[query]
+    better = plain.better + np.bincount(query[(scores > true) | np.isnan(true)], minlength=len(points))
+    equal = plain.equal + np.bincount(query[scores == true], minlength=len(points))
+    return Counts(better, equal, plain.scores)
+
+
+def best_with(
+    extras: Extras,
+    model: LinkPredictor,
+    points: Floats,
+    table: Floats,
+    offsets: Numbers,
+    known: Numbers,
+    search: Search,
+) -> tuple[Floats, Numbers]:
+    """As `search` among the rows of the table that are not known, of scores with their extras: (q, k) each."""
+    spared, outside, rows = extras.apart_from(offsets, known, len(table))
+    scores, found = search(outside, rows)
+    query, row = extras.queries[spared], extras.rows[spared]
+    return merged(scores, found, query, pair_scores(model, points, table, query, row) + extras.values[spared], row)
+
+
+def merged(scores: Floats, found: Numbers, query: Numbers, more: Floats, rows: Numbers) -> tuple[Floats, Numbers]:
+    """The best of what was found (q, k) and of further candidates (p,), each of one query: (q, k)."""
+    if not len(query):
+        return scores, found
+    queries, k = scores.shape
+    query = np.concatenate([np.repeat(np.arange(queries), k), query])
+    score, row = np.concatenate([scores.ravel(), more]), np.concatenate([found.ravel(), rows])
+    there = (row >= 0) & ~np.isnan(score)
+    query, score, row = query[there], score[there], row[there]
+    order = np.lexsort((row, -score, query))
+    query, score, row = query[order], score[order], row[order]
+    place = np.arange(len(query)) - np.searchsorted(query, query)  # among those of the same query
+    best = place < k
+    scores, found = np.full_like(scores, -np.inf), np.full_like(found, -1)
+    scores[query[best], place[best]], found[query[best], place[best]] = score[best], row[best]
+    return scores, found

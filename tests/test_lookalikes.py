@@ -1,0 +1,103 @@
+"""Lookalikes and their votes against plain loops; nothing of the asked entity may show in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fnftg.ego import lookalikes as module
+from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.lookalikes import Lookalikes, Votes
+from fnftg.errors import FnftgError
+
+ENTITIES, RELATIONS = 9, 2
+Triple = tuple[int, int, int]
+TRIPLES = st.lists(
+    st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1)), max_size=30
+)
+
+
+def known(triples: list[Triple]) -> KnownAnswers:
+    return KnownAnswers.of(np.array(triples, np.int32).reshape(-1, 3), ENTITIES, RELATIONS)
+
+
+def features(seed: int = 0, count: int = ENTITIES) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("block", [1, 40, 1 << 25])
+def test_lookalikes_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", block)
+    x = features()
+    x[4] = 3 * x[2]  # as similar as can be, and of two equals the lower row comes first
+    x[7] = x[2]
+    rows, similarities = Lookalikes.of(x, 4).whole()(np.arange(len(x), dtype=np.int32))
+    unit = x.astype(np.float64) / np.linalg.norm(x, axis=1, keepdims=True)
+    cosines = (unit @ unit.T).round(4)
+    for row in range(len(x)):
+        order = sorted((other for other in range(len(x)) if other != row), key=lambda o: (-cosines[row, o], o))[:4]
+        assert rows[row].tolist() == order
+        assert similarities[row] == pytest.approx(cosines[row, order], abs=1e-4)
+    assert rows[2, :2].tolist() == [4, 7]
+
+
+def test_lookalikes_of_a_grown_graph_are_those_of_the_whole_one() -> None:
+    x, asked = features(), np.array([8, 0, 6, 3], np.int32)
+    whole, grown = Lookalikes.of(x, 5), Lookalikes.of(x[:5], 5).extended(x[5:7]).extended(x[7:])
+    for one, other in zip(whole(asked), grown(asked), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_fewer_entities_than_asked_for_leave_places_empty() -> None:
+    rows, _ = Lookalikes.of(features(count=3), 5)(np.arange(3, dtype=np.int32))
+    assert (rows[:, 2:] == -1).all() and (np.sort(rows[:, :2]) == [[1, 2], [0, 2], [0, 1]]).all()
+    rows, _ = Lookalikes.of(features(count=1), 2)(np.zeros(1, np.int32))
+    assert (rows == -1).all()
+
+
+def test_too_many_entities_are_refused_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    with pytest.raises(FnftgError, match="4 entities are too many"):
+        Lookalikes.of(features(count=4), 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(triples=TRIPLES, seed=st.integers(0, 99), limit=st.integers(0, 5))
+def test_votes_are_the_similarities_of_those_who_have_the_answer(triples: list[Triple], seed: int, limit: int) -> None:
+    found = Lookalikes.of(features(seed), 4)
+    centres = np.repeat(np.arange(ENTITIES, dtype=np.int32), 2 * RELATIONS)
+    labels = np.tile(np.arange(2 * RELATIONS, dtype=np.int32), ENTITIES)
+    votes = Votes.of(found, known(triples), centres, labels, limit)
+    edges = {(h, r, t) for h, r, t in triples} | {(t, RELATIONS + r, h) for h, r, t in triples}
+    for query, (centre, label) in enumerate(zip(centres, labels, strict=True)):
+        mass: dict[int, list[float]] = {}
+        for other, similarity in zip(*(part[0] for part in found(np.array([centre]))), strict=True):
+            for answer in (t for h, r, t in edges if (h, r) == (other, label) and t != centre):
+                near, nearer = mass.get(answer, [0, 0])
+                weight = max(float(similarity), 0)
+                mass[answer] = [near + weight**4, nearer + weight**16]
+        part = slice(votes.offsets[query], votes.offsets[query + 1])
+        best = sorted(mass, key=lambda answer: (-np.prod(mass[answer]), answer))[:limit]
+        assert sorted(votes.entities[part].tolist()) == sorted(best) or len(mass) > limit
+        assert len(votes.entities[part]) == len(best)
+        for answer, *masses in zip(votes.entities[part], votes.near[part], votes.nearer[part], strict=True):
+            assert masses == pytest.approx(mass[answer], rel=1e-4, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(triples=TRIPLES, data=st.data())
+def test_edges_of_the_asked_entity_change_no_vote(triples: list[Triple], data: st.DataObject) -> None:
+    found = Lookalikes.of(features(), ENTITIES - 1)
+    centre = data.draw(st.integers(0, ENTITIES - 1))
+    own = data.draw(st.lists(st.tuples(st.just(centre), st.integers(0, 1), st.integers(0, ENTITIES - 1)), max_size=4))
+    own += [(t, r, h) for h, r, t in data.draw(st.just(own))]
+    others = [(h, r, t) for h, r, t in triples if centre not in (h, t)]
+    labels = np.arange(2 * RELATIONS, dtype=np.int32)
+    centres = np.full(len(labels), centre, np.int32)
+    without, with_them = (Votes.of(found, known(edges), centres, labels, 5) for edges in (others, others + own))
+    for name in ("offsets", "entities", "near", "nearer"):
+        assert (getattr(without, name) == getattr(with_them, name)).all()
