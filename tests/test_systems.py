@@ -45,6 +45,7 @@ ENTITY_TEXTS = {f"{kind} {name}": f"the {kind} thing of {name}, {name}" for kind
 RELATION_TEXTS = {f"has {kind}": f"has a {kind} one" for kind in KINDS}
 SYSTEM_FIELDS: dict[str, dict[str, Any]] = {
     "fnf": {"text": {"training": "finetune"}},
+    "ensemble": {"members": 2, "score": "cosine", "text": {"width": 64}},
     "bow": {"text": {"training": "finetune"}},
     "dkrl": {"text": {"training": "finetune", "width": 32}},
     "blp": {"text": {"training": "finetune", "width": 32}},
@@ -62,6 +63,7 @@ TEMPERATURES = {
     "dkrl": 0.2,
     "blp": 0.2,
     "simkgc": 0.05,
+    "ensemble": 0.05,
 }
 TRAINING = {"epochs": 60, "batch": 25, "learning_rate": 0.01, "validate_every": 30, "log_every": 1}
 
@@ -121,12 +123,34 @@ def compared(
         negatives = np.random.default_rng(0).random((8, 8 + len(model.earlier()))) < 0.6
         negatives[np.arange(8), batch.answers] = False
     answers = torch.from_numpy(batch.answers)
-    return Compared(
-        texts, batch.queries.centres, points, candidates, batch.columns, answers, torch.from_numpy(negatives)
-    )
+    columns, labels = batch.columns, batch.queries.labels
+    against = torch.from_numpy(negatives)
+    return Compared(texts, batch.queries.centres, points, candidates, columns, answers, against, labels)
 
 
 # Each system's own equation
+
+
+def test_an_ensemble_has_the_mean_of_its_members_scores_and_none_learns_from_another(graph: KnowledgeGraph) -> None:
+    model, texts = made("ensemble", graph, votes={"lookalikes": 4})
+    given = compared(model, texts, graph)
+    alone = [compared(member, texts, graph) for member in model.members]
+    scores = [one.points @ one.candidates.T for one in alone]
+    assert torch.allclose(model.similarity(given.points, given.candidates), (scores[0] + scores[1]) / 2, atol=1e-6)
+    assert not torch.allclose(scores[0], scores[1], atol=1e-3), "two different members"
+    ranking = RankingLoss(LossConfig("infonce", temperature=0.1))
+    model.loss(given, ranking).backward()
+    together = [weight.grad.clone() for weight in model.members[1].parameters() if weight.grad is not None]
+    model.zero_grad()
+    model.members[1].loss(compared(model.members[1], texts, graph), ranking).backward()
+    own = [weight.grad for weight in model.members[1].parameters() if weight.grad is not None]
+    assert together and all(
+        torch.allclose(one, other / 2, atol=1e-6) for one, other in zip(together, own, strict=True)
+    )
+    queries = np.arange(6, dtype=np.int32)
+    votes = Visible.of(model, texts, graph.triples("train")).votes(model.votes, queries, queries % 6)
+    parts = [member.added(texts, queries % 6, votes) for member in model.members]
+    assert len(parts[0]) and torch.allclose(model.added(texts, queries % 6, votes), (parts[0] + parts[1]) / 2)
 
 
 def plain_words(model: Any, text: str) -> list[Tensor]:

@@ -16,6 +16,7 @@ import torch
 
 from fnftg.ego.answers import Numbers, Rows
 from fnftg.errors import FnftgError
+from fnftg.kernels.tally import tally
 
 Floats = npt.NDArray[np.float32]
 
@@ -125,20 +126,8 @@ class Votes:
         counts = np.diff(offsets)
         query, weight = np.repeat(query, counts), np.repeat(np.maximum(cosines[query, place], 0), counts)
         other = entities != centres[query]
-        query, entities, weight = query[other], entities[other].astype(np.int64), weight[other].astype(np.float64)
-        keys, which = np.unique(query * answers.entities + entities, return_inverse=True)
-        near, nearer = (np.bincount(which, weight**power, len(keys)) for power in (NEAR, NEARER))
-        query, entities = keys // answers.entities, keys % answers.entities
-        order = np.lexsort((entities, -near * nearer, query))
-        first = np.searchsorted(query, np.arange(len(centres)))
-        order = order[np.arange(len(order)) - first[query] < limit]  # sorting left each query where it was
-        offsets = np.searchsorted(query[order], np.arange(len(centres) + 1))
-        return cls(
-            offsets,
-            entities[order].astype(np.int32),
-            near[order].astype(np.float32),
-            nearer[order].astype(np.float32),
-        )
+        offsets = np.searchsorted(query[other], np.arange(len(centres) + 1))
+        return cls(*tally(offsets, entities[other], weight[other], (NEAR, NEARER), answers.entities, limit))
 
     @classmethod
     def joined(cls, parts: Sequence[Votes]) -> Votes:

@@ -8,6 +8,7 @@ from fnftg.errors import FnftgError
 from fnftg.models.blp import BLP, BLPConfig
 from fnftg.models.bow import BOW, BOWConfig
 from fnftg.models.dkrl import DKRL, DKRLConfig
+from fnftg.models.ensemble import Ensemble, EnsembleConfig
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.kepler import KEPLER, KEPLERConfig
 from fnftg.models.predictor import LinkPredictor
@@ -34,6 +35,7 @@ class System(NamedTuple):
 
 SYSTEMS: dict[str, System] = {
     "fnf": System("FnF-TG", FnF, FnFConfig, "texts and ego-graphs of the paper; FnF-T without ego-graphs"),
+    "ensemble": System("FnF-TG ensemble", Ensemble, EnsembleConfig, "several FnF-TG side by side, beyond the paper"),
     "bow": System("BOW", BOW, BOWConfig, "the mean of a description's word embeddings"),
     "dkrl": System("DKRL", DKRL, DKRLConfig, "a convolutional network over a description's words"),
     "blp": System("BLP", BLP, BLPConfig, "the encoder's output for a description, projected"),

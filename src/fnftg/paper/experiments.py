@@ -281,7 +281,7 @@ def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protoco
     """The fields of a run: the frugal recipe of its system or the paper's own, then the encoder's, then the row's."""
     name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
     if reader.frugal:
-        base = recipe({"fnf-tg": "frugal", "fnf-t": "frugal-t"}.get(row.system, f"frugal-{name}"))
+        base = recipe(f"frugal-{row.system.removeprefix('fnf-')}")
     else:
         base = merged(PAPER_DATASETS[DATASET_RECIPES.get(dataset or "", "wn18rr")], {"model": {"text": PAPER_TEXT}})
         known = {field.name for field in dataclasses.fields(system(name).config)}

@@ -1,0 +1,61 @@
+"""Votes added up: of each query the candidates that were named, with two sums of weights, the most voted first."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.kernels.threads import in_parallel
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+COST = 20  # of one vote, in operations
+
+
+def tally(
+    offsets: Numbers, named: Rows, weights: Floats, powers: tuple[int, int], size: int, limit: int
+) -> tuple[Numbers, Rows, Floats, Floats]:
+    """Query i (of q) names the candidates named[offsets[i] : offsets[i + 1]], below `size`, each with a weight (e,).
+
+    Offsets (q + 1,) of up to `limit` candidates of each query, the candidates, and the sums of both powers of their
+    weights: sorted by the product of the two, the greatest first, then by candidate.
+    """
+    queries = len(offsets) - 1
+    rows = np.empty((queries, limit), np.int32)
+    sums = np.empty((2, queries, limit), np.float32)
+    counts = np.empty(queries, np.int64)
+
+    def some(start: int, stop: int) -> None:
+        _tally(offsets, named, weights, powers[0], powers[1], size, rows, sums, counts, start, stop)
+
+    in_parallel(some, queries, COST * (len(named) // max(queries, 1) + 1))
+    there = np.arange(limit) < counts[:, None]
+    return np.concatenate([[0], np.cumsum(counts)]), rows[there], sums[0][there], sums[1][there]
+
+
+@numba.njit(nogil=True, cache=True)
+def _tally(offsets, named, weights, first, second, size, rows, sums, counts, start, stop):  # type: ignore[no-untyped-def]
+    place = np.full(size, -1, np.int64)  # of each candidate among those of the query
+    limit = rows.shape[1]
+    for query in range(start, stop):
+        begin, end = offsets[query], offsets[query + 1]
+        found = np.empty(end - begin, np.int64)
+        near, nearer = np.zeros(end - begin), np.zeros(end - begin)
+        count = 0
+        for edge in range(begin, end):
+            row = named[edge]
+            if place[row] < 0:
+                place[row], found[count] = count, row
+                count += 1
+            weight = np.float64(weights[edge])
+            near[place[row]] += weight**first
+            nearer[place[row]] += weight**second
+        place[found[:count]] = -1
+        by_row = np.argsort(found[:count])
+        order = by_row[np.argsort((-near[:count] * nearer[:count])[by_row], kind="mergesort")][:limit]
+        counts[query] = len(order)
+        for i in range(len(order)):
+            rows[query, i] = found[order[i]]
+            sums[0, query, i], sums[1, query, i] = near[order[i]], nearer[order[i]]

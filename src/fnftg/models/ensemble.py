@@ -1,0 +1,102 @@
+"""Several FnF models side by side: trained on the same batches, each for itself, and ranked by the mean of their scores.
+
+The score of a cosine is an inner product, so the mean of several is one of longer vectors: whatever works with one model
+works with an ensemble.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fnftg.ego.lookalikes import Votes
+from fnftg.ego.sampling import EgoGraphs
+from fnftg.errors import FnftgError
+from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.losses import RankingLoss
+from fnftg.models.predictor import Compared, Integers, LinkPredictor
+from fnftg.text.encoders import Encoder
+from fnftg.text.transformer import GraphTexts
+
+
+@dataclass(frozen=True)
+class EnsembleConfig(FnFConfig):
+    """FnF several times.
+
+    Args:
+        members: how many.
+    """
+
+    members: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.members < 1:
+            raise FnftgError(f"An ensemble of {self.members} has nobody to ask: set members to 1 or more.")
+        if self.score != "cosine" or self.text.training != "frozen":
+            raise FnftgError("An ensemble needs the score cosine and a frozen encoder, which its members share.")
+
+
+class Ensemble(LinkPredictor):
+    system = "ensemble"
+    by_distance = False
+
+    def __init__(self, config: EnsembleConfig, encoder: Encoder, relations: int = 0):
+        super().__init__()
+        self.config, self.relations = config, relations
+        self.members = nn.ModuleList(FnF(config, encoder, relations) for _ in range(config.members))
+        first = self.first
+        self.ego, self.votes, self.loops = first.ego, first.votes, first.loops
+        self.width = config.members * first.width
+
+    @property
+    def first(self) -> FnF:
+        first = self.members[0]
+        assert isinstance(first, FnF)
+        return first
+
+    @property
+    def tt(self) -> Any:  # type: ignore[override]
+        """Of the first member: all read the same features."""
+        return self.first.tt
+
+    @property
+    def reads_query_texts(self) -> bool:
+        return self.first.reads_query_texts
+
+    def forward(
+        self,
+        texts: GraphTexts,
+        centres: Integers,
+        egos: EgoGraphs,
+        labels: Integers | None = None,
+        candidates: bool = True,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The members' vectors one after the other, of length 1 together."""
+        found = [member(texts, centres, egos, labels, candidates) for member in self.members]
+        vectors, points = zip(*found, strict=True)
+        scale = 1 / math.sqrt(len(found))
+        return (
+            torch.cat(vectors, dim=-1) * scale if candidates else None,
+            torch.cat(points, dim=-1) * scale if labels is not None else None,
+        )
+
+    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+        return points @ candidates.T
+
+    def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
+        return torch.stack([member.added(texts, labels, votes) for member in self.members]).mean(0)
+
+    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+        """The mean of the members' own losses: none of them knows of the others."""
+        scale = math.sqrt(len(self.members))
+        parts = (vectors.chunk(len(self.members), dim=-1) for vectors in (compared.points, compared.candidates))
+        losses = [
+            member.loss(replace(compared, points=points * scale, candidates=candidates * scale), ranking)
+            for member, points, candidates in zip(self.members, *parts, strict=True)
+        ]
+        return torch.stack(losses).mean()
