@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnftg.ego import lookalikes as module
 from fnftg.ego.answers import KnownAnswers
-from fnftg.ego.lookalikes import Lookalikes, Votes
+from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
+from fnftg.text import lookalikes as module
+from fnftg.text.lookalikes import Lookalikes
 
 ENTITIES, RELATIONS = 9, 2
 Triple = tuple[int, int, int]

@@ -24,6 +24,7 @@ from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.predictor import EgoConfig
 from fnftg.models.pretrained import save_pretrained
+from fnftg.models.voting import VotesConfig
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Relation
 from fnftg.serve.app import make_app
@@ -77,7 +78,8 @@ def make_run(folder: Path) -> Path:
     encoder = load_encoder("scratch:L-1_H-32_A-2", GraphLines(graph))
     torch.manual_seed(0)
     text = TextConfig(encoder=encoder.name, width=16, training="frozen", query="vector")
-    model = FnF(FnFConfig(text=text, ego=EgoConfig(limit=40, evaluation_limit=40)), encoder).eval()
+    votes = VotesConfig(lookalikes=6, weight=0.5)
+    model = FnF(FnFConfig(text=text, ego=EgoConfig(limit=40, evaluation_limit=40), votes=votes), encoder).eval()
     (folder / "otters").mkdir()
     save_pretrained(model, folder / "otters" / "checkpoint")
     config = {"graph": str(folder / "graph"), "config": {"training": {"protocol": "statik"}}}
@@ -387,7 +389,9 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     widths = [float(path.get_attribute("stroke-width")) for path in dialog.locator(".edge .line").all()]
     effects = [abs(edge.effect) for side in (found.query, found.candidate) for edge in side.edges[:9]]
     assert sorted(range(len(widths)), key=widths.__getitem__) == sorted(range(len(effects)), key=effects.__getitem__)
-    near = [f"{one.head.name} is a kind of → {one.tail.name}" for one in found.nearest]
+    assert found.votes is not None and found.votes.voters, "one of its lookalikes has the answer"
+    near = [voter.entity.name for voter in found.votes.voters[:5]]
+    near += [f"{one.head.name} is a kind of → {one.tail.name}" for one in found.nearest]
     assert [text.strip() for text in dialog.locator(".near").all_inner_texts()] == near
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
@@ -505,7 +509,7 @@ def test_a_server_that_is_gone_is_told_and_asked_again(tab: Any, address: str) -
 def test_what_the_server_refuses_is_said_beside_its_field(tab: Any, address: str) -> None:
     edge = quote('["in","_eats","troutt"]')
     page, lookups = tab(address), []
-    page.route("**/v1/entities/troutt*", lookups.append)
+    page.route("**/v1/entities/troutt*", lambda route: lookups.append(route))  # noqa: PLW0108
     page.goto(f"{address}/#/new?text=heron&edge={edge}")
     problem = page.locator(".edge-row .problem:visible")
     expect(problem).to_contain_text("did you mean trout")

@@ -144,9 +144,7 @@ def test_an_ensemble_has_the_mean_of_its_members_scores_and_none_learns_from_ano
     model.zero_grad()
     model.members[1].loss(compared(model.members[1], texts, graph), ranking).backward()
     own = [weight.grad for weight in model.members[1].parameters() if weight.grad is not None]
-    assert together and all(
-        torch.allclose(one, other / 2, atol=1e-6) for one, other in zip(together, own, strict=True)
-    )
+    assert together and all(torch.allclose(one, other / 2, atol=1e-6) for one, other in zip(together, own, strict=True))
     queries = np.arange(6, dtype=np.int32)
     votes = Visible.of(model, texts, graph.triples("train")).votes(model.votes, queries, queries % 6)
     parts = [member.added(texts, queries % 6, votes) for member in model.members]
@@ -529,7 +527,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "statik hops": ("statik", {"ego": {"hops": 2}}, "ego.hops 1"),
     "simkgc": ("simkgc", {"pre_batch": -1}, "must not be negative"),
     "another system's field": ("blp", {"ego": {"limit": 3}}, "unknown field model.ego"),
-    "no system": ("transformer", {}, "There is no system 'transformer': choose one of fnf, bow"),
+    "no system": ("transformer", {}, "There is no system 'transformer': choose one of fnf, ensemble, bow"),
 }
 
 

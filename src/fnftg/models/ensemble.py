@@ -1,7 +1,7 @@
-"""Several FnF models side by side: trained on the same batches, each for itself, and ranked by the mean of their scores.
+"""Several FnF models side by side: trained on the same batches, each for itself; the score is the mean of theirs.
 
-The score of a cosine is an inner product, so the mean of several is one of longer vectors: whatever works with one model
-works with an ensemble.
+A cosine is an inner product, so the mean of several is one of longer vectors: whatever works with one model works with
+an ensemble.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
+from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.losses import RankingLoss
@@ -53,14 +53,15 @@ class Ensemble(LinkPredictor):
         self.ego, self.votes, self.loops = first.ego, first.votes, first.loops
         self.width = config.members * first.width
 
-    @property
-    def first(self) -> FnF:
-        first = self.members[0]
-        assert isinstance(first, FnF)
-        return first
+    def each(self) -> list[FnF]:
+        return list(self.members)  # type: ignore[arg-type]
 
     @property
-    def tt(self) -> Any:  # type: ignore[override]
+    def first(self) -> FnF:
+        return self.each()[0]
+
+    @property
+    def tt(self) -> Any:
         """Of the first member: all read the same features."""
         return self.first.tt
 
@@ -89,7 +90,7 @@ class Ensemble(LinkPredictor):
         return points @ candidates.T
 
     def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
-        return torch.stack([member.added(texts, labels, votes) for member in self.members]).mean(0)
+        return torch.stack([member.added(texts, labels, votes) for member in self.each()]).mean(0)
 
     def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
         """The mean of the members' own losses: none of them knows of the others."""
@@ -97,6 +98,6 @@ class Ensemble(LinkPredictor):
         parts = (vectors.chunk(len(self.members), dim=-1) for vectors in (compared.points, compared.candidates))
         losses = [
             member.loss(replace(compared, points=points * scale, candidates=candidates * scale), ranking)
-            for member, points, candidates in zip(self.members, *parts, strict=True)
+            for member, points, candidates in zip(self.each(), *parts, strict=True)
         ]
         return torch.stack(losses).mean()

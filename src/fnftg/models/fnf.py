@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
+from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.models.predictor import NO_EGO_GRAPHS, EgoConfig, Integers, LinkPredictor, needs_ego_graphs
 from fnftg.models.reading import Join, conditioned, label_vectors, rows
@@ -35,7 +35,7 @@ class FnFConfig:
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
         loops: an entity may be its own answer; if not, then only of relations that have such a loop in train.
-        votes: beyond the paper: what lookalikes answer to the same question adds to the score (see ego/lookalikes.py).
+        votes: beyond the paper: what lookalikes answer to the same question adds to the score (see ego/votes.py).
     """
 
     text: TextConfig = field(default_factory=TextConfig)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from fnftg.ego.answers import KnownAnswers
-from fnftg.ego.lookalikes import Answers, Votes
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
+from fnftg.ego.votes import Answers, Votes
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.losses import RankingLoss

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.lookalikes import Votes
+from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 
 RAREST = 0.01  # a share of the votes below which an answer counts as if it had none
@@ -22,11 +22,13 @@ class VotesConfig:
         lookalikes: how many of the most similar entities vote; 0: none.
         answers: answers of a query that votes may raise.
         weight: of the votes at the start, in units of the score.
+        weighed: after training the weights are fitted once more, on the val split (see training/weighing.py).
     """
 
     lookalikes: int = 0
     answers: int = 64
     weight: float = 0.1
+    weighed: bool = True
 
     def __post_init__(self) -> None:
         if self.lookalikes < 0 or self.answers < 1:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
+from fnftg.ego.votes import Votes
 from fnftg.predict.growing import MoreAnswers
 from fnftg.predict.questions import Answer, Asked
 from fnftg.predict.surroundings import Surroundings, changed_centres, edges_of, joined

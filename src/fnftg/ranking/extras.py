@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fnftg.ego.lookalikes import Votes
+from fnftg.ego.votes import Votes
 from fnftg.models.predictor import Integers, LinkPredictor, Visible
 from fnftg.ranking.answers import pair_scores
 from fnftg.ranking.counting import Counts, filtered_counts

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fnftg.ego.lookalikes import Lookalikes
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
 from fnftg.text.features import FeatureStore
+from fnftg.text.lookalikes import Lookalikes
 from fnftg.text.rows import Rows
 from fnftg.text.tokens import TokenStore, fitting_budget, packs
 

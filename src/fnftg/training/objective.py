@@ -8,8 +8,8 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from fnftg.ego.lookalikes import Votes
 from fnftg.ego.sampling import EgoGraphs
+from fnftg.ego.votes import Votes
 from fnftg.models.losses import LossConfig, RankingLoss
 from fnftg.models.predictor import Compared, LinkPredictor
 from fnftg.text.transformer import GraphTexts

@@ -1,0 +1,63 @@
+"""Votes: what the lookalikes of an entity answer to the same question.
+
+What entities like h have for tails of r speaks for the same tails of h, also where h itself is new and has no edges.
+Votes for an answer never rest on an edge of the asked entity, so nothing that is hidden from its ego-graph can show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.answers import Numbers, Rows
+from fnftg.kernels.tally import tally
+from fnftg.text.lookalikes import NOBODY, Lookalikes
+
+Floats = npt.NDArray[np.float32]
+
+NEAR, NEARER = 4, 16  # powers of the similarity: a lookalike's weight, among many and among the nearest
+
+
+class Answers(Protocol):
+    """Which entities are known answers of queries, as `KnownAnswers` says it."""
+
+    @property
+    def entities(self) -> int: ...
+
+    def __call__(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]: ...
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What the lookalikes of asked entities answer: to query i at offsets[i] to offsets[i + 1], most votes first."""
+
+    offsets: Numbers  # (q + 1,)
+    entities: Rows  # (e,)
+    near: Floats  # (e,): the sum of similarity⁴ over the lookalikes that have this answer
+    nearer: Floats  # (e,): of similarity¹⁶, which few of them count for
+
+    @classmethod
+    def of(cls, lookalikes: Lookalikes, answers: Answers, centres: Rows, labels: Rows, limit: int) -> Votes:
+        """Of the queries (centre, label, ·), (q,), by what is known of others; up to `limit` answers for each."""
+        rows, cosines = lookalikes(centres)  # (q, k) each
+        query, place = np.nonzero(rows != NOBODY)
+        offsets, entities = answers(rows[query, place], labels[query])
+        counts = np.diff(offsets)
+        query, weight = np.repeat(query, counts), np.repeat(np.maximum(cosines[query, place], 0), counts)
+        other = entities != centres[query]
+        offsets = np.searchsorted(query[other], np.arange(len(centres) + 1))
+        return cls(*tally(offsets, entities[other], weight[other], (NEAR, NEARER), answers.entities, limit))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Votes]) -> Votes:
+        """Of the queries of several parts, one after the other."""
+        starts = np.cumsum([0, *(len(part.entities) for part in parts)])
+        offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
+        return cls(
+            np.concatenate([*offsets, starts[-1:]]),
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("entities", "near", "nearer")),
+        )

@@ -1,0 +1,96 @@
+"""Lookalikes: the entities whose texts are most alike, by the features of a frozen encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fnftg.errors import FnftgError
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int32]
+
+MOST = 250_000  # entities that are all compared with each other
+BLOCK = 1 << 25  # similarities that are held at a time
+DIGITS = 4  # of similarities: what differs by less is equal, however the products were summed up
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Lookalikes:
+    """Of an entity the most similar others, the nearest first; of equal ones the lower row."""
+
+    units: tuple[Floats, ...]  # (n, hidden) together: the features of all entities' texts, each of length 1, in parts
+    k: int
+    kept: tuple[Rows, Floats] | None = None  # (n, k) each, once they were computed for all entities
+
+    @classmethod
+    def of(cls, features: Floats, k: int) -> Lookalikes:
+        """By the features (n, hidden) of all entities' texts."""
+        if len(features) > MOST:
+            raise FnftgError(
+                f"{len(features):,} entities are too many to compare all of them, {MOST:,} being the most: "
+                "train without votes, by --model.votes.lookalikes 0."
+            )
+        return cls((unit(features),), k)
+
+    def extended(self, features: Floats) -> Lookalikes:
+        """With more entities, by the features of their texts (m, hidden); nothing is copied."""
+        return Lookalikes((*self.units, unit(features)), self.k)
+
+    def whole(self) -> Lookalikes:
+        """The same, computed for all entities at once."""
+        if self.kept is not None:
+            return self
+        return replace(self, kept=self(np.arange(sum(map(len, self.units)), dtype=np.int32)))
+
+    def __call__(self, entities: Rows) -> tuple[Rows, Floats]:
+        """Rows and cosines of the lookalikes of entities (q,): (q, k) each; -1 where there are fewer than k others."""
+        if self.kept is not None:
+            return self.kept[0][entities], self.kept[1][entities]
+        distinct, place = np.unique(entities, return_inverse=True)
+        rows, cosines = self._compared(distinct)
+        return rows[place], cosines[place]
+
+    def _compared(self, entities: Rows) -> tuple[Rows, Floats]:
+        size = sum(map(len, self.units))
+        rows, cosines = (
+            np.full((len(entities), self.k), NOBODY, np.int32),
+            np.zeros((len(entities), self.k), np.float32),
+        )
+        count = min(self.k, size - 1)
+        step = max(BLOCK // max(size, 1), 1)
+        for start in range(0, len(entities) if count else 0, step):
+            part = entities[start : start + step]
+            asked = torch.from_numpy(self._taken(part))
+            parts = [asked @ torch.from_numpy(table).T for table in self.units]
+            found = (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]).mul_(10**DIGITS).round_()  # (b, n)
+            found[torch.arange(len(part)), torch.from_numpy(part).long()] = -torch.inf
+            last = found.topk(count, dim=1, sorted=True).values[:, -1:]
+            near = (found >= last).nonzero(as_tuple=True)  # a few more than k, where equal ones are the last
+            query, row, value = near[0].numpy(), near[1].numpy(), found[near].numpy()
+            order = np.lexsort((-value, query))  # rows ascend already
+            query, row, value = query[order], row[order], value[order]
+            place = np.arange(len(query)) - np.searchsorted(query, query)
+            best = place < count
+            rows[start + query[best], place[best]] = row[best]
+            cosines[start + query[best], place[best]] = value[best] / 10**DIGITS
+        return rows, cosines
+
+    def _taken(self, entities: Rows) -> Floats:
+        """The rows of the parts as if they were one array."""
+        starts = np.cumsum([0, *map(len, self.units)])
+        taken = np.empty((len(entities), self.units[0].shape[1]), np.float32)
+        for first, stop, table in zip(starts, starts[1:], self.units, strict=False):
+            here = (entities >= first) & (entities < stop)
+            taken[here] = table[entities[here] - first]
+        return taken
+
+
+def unit(features: Floats) -> Floats:
+    """Each row with the length 1."""
+    found: Floats = torch.nn.functional.normalize(torch.from_numpy(features), dim=1).numpy()
+    return found

@@ -1,0 +1,52 @@
+"""Votes are weighed on val alone, change nothing else, and the ranks looked at are those of ranking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_explain import GRAPH, voting_model
+
+from fnftg.ranking.evaluation import rank_split
+from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol
+from fnftg.training import weighing
+from fnftg.training.weighing import Case, weigh
+
+
+@pytest.mark.parametrize("rules", PROTOCOLS.values(), ids=PROTOCOLS)
+def test_ranks_that_are_looked_at_are_those_of_ranking(rules: Protocol) -> None:
+    model = voting_model()
+    texts = model.texts(GRAPH)
+    ranks = rank_split(model, GRAPH, texts, "val", rules).ranks.ravel()
+    with torch.no_grad():
+        found = Case.of(model, GRAPH, texts, rules).reciprocal_ranks(model).numpy()
+    other = np.tile(GRAPH.triples("val")[:, 0] != GRAPH.triples("val")[:, 2], 2)  # a loop may be refused
+    assert np.allclose(found[other], 1 / ranks[other])
+    assert (ranks > 1).any() and (ranks == 1).any()
+
+
+def test_weights_are_fitted_on_val_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weighing, "RATE", 0.02)
+    model = voting_model()
+    with torch.no_grad():
+        model.voting.common.copy_(-torch.ones(5))  # type: ignore[union-attr]  # as wrong as can be
+    texts, before = model.texts(GRAPH), {name: value.clone() for name, value in model.state_dict().items()}
+    found = weigh(model, GRAPH, texts, protocol("statik"), 10.0)
+    assert found.steps and found.after > found.before
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed and all(name.startswith("voting.") for name in changed)
+    assert any(weight.requires_grad for weight in model.gt.parameters()), "it may be trained on"  # type: ignore[union-attr]
+    again: Any = voting_model()
+    again.load_state_dict(before)
+    assert weigh(again, GRAPH, texts, protocol("statik"), 10.0) == found, "the same each time"
+
+
+def test_weights_that_cannot_be_bettered_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weighing, "RATE", 0.0)
+    model = voting_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = weigh(model, GRAPH, model.texts(GRAPH), protocol("statik"), 10.0)
+    assert found.steps == 0 and found.after == found.before
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
