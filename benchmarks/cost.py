@@ -1,0 +1,78 @@
+"""Accuracy against minutes: a picture of finished runs, each a point; lines of other people's figures beside them.
+
+    python benchmarks/cost.py short frugal frugal-wn18rr --features 3 -o cost.svg --line "BERT-base, paper=0.732"
+
+The minutes are those of training with its validations, from each run's metrics.json, plus those of the text features.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fnftg.console import print_table, say
+from fnftg.errors import FnftgError
+from fnftg.files import new_file
+from fnftg.paper.plots import BLUE, GREY, STYLE
+
+
+def point(run: Path, features: float) -> tuple[str, float, float]:
+    """The run's name, its minutes and its MRR on test."""
+    try:
+        metrics = json.loads((run / "checkpoint" / "metrics.json").read_text(encoding="utf-8"))
+        return run.name, features + metrics["training_seconds"] / 60, float(metrics["test"]["mrr"])
+    except (OSError, ValueError, KeyError) as error:
+        raise FnftgError(f"{run} is not the folder of a run that was ranked on test: train it to its end.") from error
+
+
+def draw(points: list[tuple[str, float, float]], lines: dict[str, float], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(6.4, 3.9), layout="constrained")
+        axes.plot([x for _, x, _ in points], [y for _, _, y in points], "o-", color=BLUE)
+        for name, x, y in points:
+            axes.annotate(name, (x, y), (6, -12), textcoords="offset points")
+        for name, height in lines.items():
+            axes.axhline(height, color=GREY, linestyle="--", linewidth=1)
+            axes.annotate(name, (0, height), (4, 3), textcoords="offset points", color=GREY)
+        axes.set_xlim(0, 1.25 * max(x for _, x, _ in points))
+        axes.set_xlabel("minutes on two CPU cores, text features included")
+        axes.set_ylabel("MRR on test")
+        with new_file(path, force=True) as partial:
+            figure.savefig(partial, format=path.suffix.lstrip("."), dpi=200, metadata=metadata(path))
+        pyplot.close(figure)
+
+
+def metadata(path: Path) -> Any:
+    """No date, so that the same picture is the same file."""
+    return {"Date": None} if path.suffix == ".svg" else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the folder of a finished run")
+    parser.add_argument("--features", type=float, default=0.0, help="minutes that the text features took")
+    parser.add_argument("--line", action="append", default=[], metavar="NAME=MRR", help="a figure to compare with")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="an .svg or .png file")
+    chosen = parser.parse_args()
+    try:
+        points = sorted((point(run, chosen.features) for run in chosen.runs), key=lambda one: one[1])
+        lines = {name: float(value) for name, value in (line.rsplit("=", 1) for line in chosen.line)}
+    except (FnftgError, ValueError) as error:
+        sys.exit(f"fnftg: {error}")
+    draw(points, lines, chosen.output)
+    print_table(
+        "accuracy against minutes", ["run", "minutes", "MRR"], [(n, f"{x:.1f}", f"{y:.3f}") for n, x, y in points]
+    )
+    say(f"The picture is {chosen.output}.")
+
+
+if __name__ == "__main__":
+    main()
