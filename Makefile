@@ -17,7 +17,7 @@ demo: $(VENV)/.demo
 	@$(RUN)/fnftg data get wordnet-animals
 	@echo "── 2 of 5: training on it, with a frozen MiniLM; two to three minutes"
 	@if [ -d demo-output/animals-run ]; then $(RUN)/fnftg train --resume demo-output/animals-run; \
-	else $(RUN)/fnftg train wordnet-animals -o demo-output/animals-run --config frugal --training.epochs 10; fi
+	else $(RUN)/fnftg train wordnet-animals -o demo-output/animals-run --config frugal; fi
 	@echo "── 3 of 5: how good is it, on animals that training never saw?"
 	@$(RUN)/fnftg evaluate demo-output/animals-run
 	@echo "── 4 of 5: from scores to probabilities"

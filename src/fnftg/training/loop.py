@@ -292,7 +292,7 @@ class Run:
 
     def weigh(self) -> dict[str, Any]:
         """Fits the weights of votes on val; the metrics that change."""
-        rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.exp())
+        rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.detach().exp())
         found = weigh(self.model, self.graph, self.texts, rules, scale)
         say(f"votes weighed on val: MRR {found.before:.4f} → {found.after:.4f} on the half that was not fitted")
         return {"votes": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}

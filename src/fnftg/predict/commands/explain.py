@@ -125,10 +125,10 @@ def print_short(found: Any) -> None:
         for kind, effects in (("words", of_words), ("edges", of_edges)):
             best = sorted(effects, key=lambda one: -abs(one[1]))[:SHORT]
             if best:
-                lines.append((f"{words} {kind}", ", ".join(f"{word} ({effect:+.2f})" for word, effect in best)))
+                lines.append((f"{words} {kind}", ", ".join(f"{word} ({effect:+.3g})" for word, effect in best)))
     if found.votes is not None and found.votes.voters:
         names = ", ".join(voter.entity.name for voter in found.votes.voters[:SHORT])
-        lines.append(("votes of lookalikes", f"{names} ({found.votes.effect:+.2f})"))
+        lines.append(("votes of lookalikes", f"{names} ({found.votes.effect:+.3g})"))
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("alike in training", ", ".join(near)))
