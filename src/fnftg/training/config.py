@@ -164,7 +164,11 @@ BEYOND: dict[str, Any] = {
     },
     "training": {"epochs": 8, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},
 }
-FOR_WN18RR: dict[str, Any] = {"system": "ensemble", "model": {"members": 3}}
+FOR_WN18RR: dict[str, Any] = {
+    "system": "ensemble",
+    "model": {"members": 3},
+    "training": {"validate_every": 8},
+}
 FOR_FB15K237: dict[str, Any] = {
     "model": {"text": {"dropout": 0.1}, "graph": {"dropout": 0.2}, "ego": {"limit": 30}},
     "training": {"epochs": 3, "validate_every": 1},
