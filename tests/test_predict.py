@@ -31,11 +31,11 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.voting import VotesConfig
-from fnftg.predict.growing import grown_answers
+from fnftg.predict.growing import MoreAnswers, grown_answers
 from fnftg.predict.index import NearestIndex
 from fnftg.predict.naming import Names, NameTable
 from fnftg.predict.predictor import Predictor, load
-from fnftg.predict.questions import Answer, NewEntity, Question, Relation
+from fnftg.predict.questions import Addition, Answer, NewEntity, Question, Relation
 from fnftg.ranking.answers import pair_scores, top_answers
 from fnftg.ranking.embedding import candidate_table
 from fnftg.ranking.extras import vote_extras
@@ -362,6 +362,13 @@ def test_grown_known_answers_are_those_of_all_triples(data: st.DataObject) -> No
     old, new = (np.array(data.draw(some), np.int32).reshape(-1, 3) for some in (rows, more))
     grown = grown_answers(KnownAnswers.of(old, 5, 2), new, 7, 3)
     assert np.array_equal(grown.packed, KnownAnswers.of(np.concatenate([old, new]), 7, 3).packed)
+    addition = Addition(
+        (NewEntity("a"), NewEntity("b")), ("a", "b"), (Relation("c"),), [tuple(t) for t in new.tolist()]
+    )
+    more = MoreAnswers.of(KnownAnswers.of(old, 5, 2), addition)
+    centres, labels = (part.ravel().astype(np.int32) for part in np.indices((7, 6)))
+    for one, other in zip(more(centres, labels), grown(centres, labels), strict=True):
+        assert np.array_equal(one, other), "the same without a copy"
 
 
 def test_second_loading_embeds_nothing(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

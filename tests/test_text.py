@@ -276,6 +276,18 @@ def test_a_vector_does_not_depend_on_its_batch(graph: KnowledgeGraph, encoder: E
     torch.testing.assert_close(together, padded, rtol=0, atol=1e-5)
 
 
+def test_features_of_a_frozen_encoder_are_dropped_in_training_alone(graph: KnowledgeGraph) -> None:
+    encoder = load_encoder(SCRATCH, GraphLines(graph))
+    plain, dropping = (TextTransformer(TextConfig(SCRATCH, width=16, dropout=d), encoder) for d in (None, 0.5))
+    texts, rows = GraphTexts.of(graph, encoder, TextConfig(SCRATCH)), torch.arange(3)
+    whole = plain.train().features(texts, rows)
+    assert torch.equal(dropping.eval().features(texts, rows), whole)
+    torch.manual_seed(0)
+    some = dropping.train().features(texts, rows)
+    gone = some == 0
+    assert 0.3 < float(gone.float().mean()) < 0.7 and torch.allclose(some[~gone], 2 * whole[~gone])
+
+
 def test_a_frozen_encoder_is_not_part_of_the_module(graph: KnowledgeGraph) -> None:
     encoder = load_encoder(SCRATCH, GraphLines(graph))
     frozen = TextTransformer(TextConfig(SCRATCH, width=16), encoder).train()
