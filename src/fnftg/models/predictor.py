@@ -171,14 +171,18 @@ class LinkPredictor(nn.Module):
     def vote_scores(self, compared: Compared, votes: Votes) -> Tensor:
         """What votes add to the scores of a batch: (q, n)."""
         added = self.added(compared.texts, compared.labels, votes)  # (e,)
+
+        def moved(rows: npt.NDArray[Any]) -> Tensor:
+            return torch.from_numpy(rows).to(added.device)
+
         distinct, of_column = np.unique(compared.columns, return_inverse=True)
         place = np.minimum(np.searchsorted(distinct, votes.entities), len(distinct) - 1)
         here = np.flatnonzero(distinct[place] == votes.entities)
         query = np.repeat(np.arange(len(compared.centres)), np.diff(votes.offsets))
         of_entity = added.new_zeros(len(compared.centres), len(distinct)).index_put(
-            (torch.from_numpy(query[here]), torch.from_numpy(place[here])), added[torch.from_numpy(here)]
+            (moved(query[here]), moved(place[here])), added[moved(here)]
         )
-        return of_entity.index_select(1, torch.from_numpy(of_column.reshape(-1)))
+        return of_entity.index_select(1, moved(of_column.reshape(-1)))
 
     def earlier(self) -> Integers:
         """Entities of earlier batches that a system keeps as further negatives."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,14 +49,14 @@ class Voting(nn.Module):
 
     def forward(self, relations: Tensor, votes: Votes) -> Tensor:
         """Relations' vectors (q, d) of the queries → what is added to the score of each answer, (e,)."""
-        query = torch.repeat_interleave(torch.arange(len(relations)), torch.from_numpy(votes.offsets).diff())
+        query = torch.from_numpy(np.repeat(np.arange(len(relations)), np.diff(votes.offsets))).to(relations.device)
         weights = self.common + self.of_relation(self.norm(relations))  # (q, FEATURES)
         added: Tensor = (self.features(votes, query, len(relations)) * weights[query]).sum(1)
         return added
 
     def features(self, votes: Votes, query: Tensor, queries: int) -> Tensor:
         """The votes, near and nearer, and their shares of the query's, all as logarithms; and one: (e, 5)."""
-        masses = torch.from_numpy(votes.near), torch.from_numpy(votes.nearer)  # (e,) each
+        masses = [torch.from_numpy(mass).to(query.device) for mass in (votes.near, votes.nearer)]  # (e,) each
         logs = [torch.log1p(5 * masses[0]), torch.log1p(50 * masses[1]) / 2]
         for mass in masses:
             whole = mass.new_zeros(queries).index_add(0, query, mass)[query]

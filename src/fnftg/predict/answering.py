@@ -172,7 +172,7 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
 
     size = entities + int(max((len(one.addition.entities) for one in asked), default=0))
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
-    groups = [*([(plain[0], centres[plain], labels[plain])] if plain else [])]
+    groups = [(plain[0], centres[plain], labels[plain])] if plain else []
     groups += [(question, centres[[question]], labels[[question]]) for question in own]
     extras = batch.extras(groups, view_labels)
     listed = np.array(order, np.int64)[extras.queries], extras.rows, extras.values

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from fnftg.console import progress
 from fnftg.errors import FnftgError
 
 Floats = npt.NDArray[np.float32]
@@ -45,40 +47,50 @@ class Lookalikes:
         """The same, computed for all entities at once."""
         if self.kept is not None:
             return self
-        return replace(self, kept=self(np.arange(sum(map(len, self.units)), dtype=np.int32)))
+        everyone = np.arange(self.size, dtype=np.int32)
+        with progress("Comparing texts", len(everyone), "entities") as advance:
+            return replace(self, kept=self._all(everyone, advance))
 
     def __call__(self, entities: Rows) -> tuple[Rows, Floats]:
         """Rows and cosines of the lookalikes of entities (q,): (q, k) each; -1 where there are fewer than k others."""
         if self.kept is not None:
             return self.kept[0][entities], self.kept[1][entities]
         distinct, place = np.unique(entities, return_inverse=True)
-        rows, cosines = self._compared(distinct)
+        rows, cosines = self._all(distinct, lambda amount: None)
         return rows[place], cosines[place]
 
-    def _compared(self, entities: Rows) -> tuple[Rows, Floats]:
-        size = sum(map(len, self.units))
-        rows, cosines = (
-            np.full((len(entities), self.k), NOBODY, np.int32),
-            np.zeros((len(entities), self.k), np.float32),
-        )
-        count = min(self.k, size - 1)
-        step = max(BLOCK // max(size, 1), 1)
-        for start in range(0, len(entities) if count else 0, step):
-            part = entities[start : start + step]
-            asked = torch.from_numpy(self._taken(part))
-            parts = [asked @ torch.from_numpy(table).T for table in self.units]
-            found = (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]).mul_(10**DIGITS).round_()  # (b, n)
-            found[torch.arange(len(part)), torch.from_numpy(part).long()] = -torch.inf
-            last = found.topk(count, dim=1, sorted=True).values[:, -1:]
-            near = (found >= last).nonzero(as_tuple=True)  # a few more than k, where equal ones are the last
-            query, row, value = near[0].numpy(), near[1].numpy(), found[near].numpy()
-            order = np.lexsort((-value, query))  # rows ascend already
-            query, row, value = query[order], row[order], value[order]
-            place = np.arange(len(query)) - np.searchsorted(query, query)
-            best = place < count
-            rows[start + query[best], place[best]] = row[best]
-            cosines[start + query[best], place[best]] = value[best] / 10**DIGITS
+    @property
+    def size(self) -> int:
+        """How many entities there are."""
+        return sum(map(len, self.units))
+
+    def _all(self, entities: Rows, advance: Callable[[int], None]) -> tuple[Rows, Floats]:
+        """As many of the entities (q,) at a time as memory may hold the similarities of."""
+        shape = (len(entities), self.k)
+        rows, cosines = np.full(shape, NOBODY, np.int32), np.zeros(shape, np.float32)
+        step = max(BLOCK // max(self.size, 1), 1)
+        for start in range(0, len(entities) if self.size > 1 else 0, step):
+            part = slice(start, start + step)
+            self._compare(entities[part], rows[part], cosines[part])
+            advance(len(entities[part]))
         return rows, cosines
+
+    def _compare(self, entities: Rows, rows: Rows, cosines: Floats) -> None:
+        """Fills in rows and cosines, (b, k) each, of some entities (b,)."""
+        count = min(self.k, self.size - 1)
+        asked = torch.from_numpy(self._taken(entities))
+        parts = [asked @ torch.from_numpy(table).T for table in self.units]
+        found = (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]).mul_(10**DIGITS).round_()  # (b, n)
+        found[torch.arange(len(entities)), torch.from_numpy(entities).long()] = -torch.inf
+        last = found.topk(count, dim=1, sorted=True).values[:, -1:]
+        near = (found >= last).nonzero(as_tuple=True)  # a few more than k, where equal ones are the last
+        query, row, value = near[0].numpy(), near[1].numpy(), found[near].numpy()
+        order = np.lexsort((-value, query))  # rows ascend already
+        query, row, value = query[order], row[order], value[order]
+        place = np.arange(len(query)) - np.searchsorted(query, query)
+        best = place < count
+        rows[query[best], place[best]] = row[best]
+        cosines[query[best], place[best]] = value[best] / 10**DIGITS
 
     def _taken(self, entities: Rows) -> Floats:
         """The rows of the parts as if they were one array."""

@@ -149,7 +149,7 @@ class Case:
 
     def scores(self, model: LinkPredictor) -> Tensor:
         """Of the answer, then of all that it is compared with, by the weights as they are: (q, 1 + …)."""
-        added = model.added(self.texts, self.labels, self.votes)  # (e,)
+        added = model.added(self.texts, self.labels, self.votes).cpu()  # (e,)
         true = self.true.index_add(0, self.own[0], added[self.own[1]])
         query, column, entry = self.place
         voted = torch.full((len(true), model.votes.answers), -torch.inf)
