@@ -89,9 +89,8 @@ def rank_split(
     started = time.perf_counter()
     triples = chosen_triples(graph, split, sample, relations)
     visible = Visible.of(model, texts, protocol.visible_triples(graph, split))
-    known = KnownAnswers.of(graph.all_triples(), len(graph.entities), len(graph.relations))
     candidates = protocol.candidate_entities(graph, split)
-    filter = Filter.of(known, candidates, False if model.loops else loopless(graph))
+    filter = answer_filter(model, graph, candidates)
     counts = rank_triples(
         model, visible, triples, candidates, filter, protocol.hidden, memory, processes or Processes()
     )
@@ -108,6 +107,12 @@ def rank_split(
         protocol,
         time.perf_counter() - started,
     )
+
+
+def answer_filter(model: LinkPredictor, graph: KnowledgeGraph, candidates: Integers) -> Filter:
+    """The answers of all splits, and what is none to this model."""
+    known = KnownAnswers.of(graph.all_triples(), len(graph.entities), len(graph.relations))
+    return Filter.of(known, candidates, False if model.loops else loopless(graph))
 
 
 def chosen_triples(

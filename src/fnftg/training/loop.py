@@ -280,7 +280,8 @@ class Run:
             best = from_pretrained(self.run)
             self.model.load_state_dict(best.state_dict())
             metrics = json.loads((self.run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
-            if self.model.votes.lookalikes and self.model.votes.weighed and "val" in metrics and "votes" not in metrics:
+            votes, halves = self.model.votes, len(self.graph.triples("val")) > 1
+            if votes.lookalikes and votes.weighed and halves and "votes" not in metrics:
                 metrics |= self.weigh()
                 save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
             if len(self.graph.triples("test")) and "test" not in metrics:

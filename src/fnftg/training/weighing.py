@@ -15,18 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.console import progress
 from fnftg.ego.votes import Votes
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.predictor import Integers, LinkPredictor, Visible
 from fnftg.models.voting import Voting
 from fnftg.ranking.answers import pair_scores, top_answers
 from fnftg.ranking.embedding import candidate_table, triple_vectors
-from fnftg.ranking.evaluation import MEMORY, chosen_triples
+from fnftg.ranking.evaluation import MEMORY, answer_filter, chosen_triples
 from fnftg.ranking.extras import Extras
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
-from fnftg.ranking.queries import Filter, Queries, loopless
+from fnftg.ranking.queries import Queries
 from fnftg.text.transformer import GraphTexts
 
 TRIPLES = 5_000  # of val that are asked for at most
@@ -87,14 +87,16 @@ def fit(
     """So many steps on the chosen queries (q,), looked at now and then."""
     optimiser = torch.optim.Adam([weight.requires_grad_() for weight in weights], RATE)
     look(0)
-    for step in range(1, steps + 1):
-        scores = case.scores(model)[chosen] * scale
-        loss = functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.int64))
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        if step % EVERY == 0:
-            look(step)
+    with progress("Weighing votes", steps, "steps") as advance:
+        for step in range(1, steps + 1):
+            scores = case.scores(model)[chosen] * scale
+            loss = functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.int64))
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            advance(1)
+            if step % EVERY == 0:
+                look(step)
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,9 @@ class Case:
     @torch.no_grad()
     def of(cls, model: LinkPredictor, graph: KnowledgeGraph, texts: GraphTexts, rules: Protocol) -> Case:
         triples = chosen_triples(graph, "val", TRIPLES)
-        entities, relations = len(graph.entities), len(graph.relations)
         visible = Visible.of(model, texts, rules.visible_triples(graph, "val"))
-        candidates, queries = rules.candidate_entities(graph, "val"), Queries.of(triples, relations)
-        known = KnownAnswers.of(graph.all_triples(), entities, relations)
-        filter = Filter.of(known, candidates, False if model.loops else loopless(graph))
+        candidates, queries = rules.candidate_entities(graph, "val"), Queries.of(triples, len(graph.relations))
+        filter = answer_filter(model, graph, candidates)
         table = candidate_table(model, visible, candidates, MEMORY, Processes())
         points, true_vectors = triple_vectors(model, visible, triples, rules.hidden, MEMORY // 8)
         votes = visible.votes(model.votes, queries.centres, queries.labels)
@@ -159,5 +159,5 @@ class Case:
     def reciprocal_ranks(self, model: LinkPredictor) -> Tensor:
         """(q,), as far as the rivals tell."""
         scores = self.scores(model)
-        better, equal = (scores[:, 1:] > scores[:, :1]).sum(1), (scores[:, 1:] == scores[:, :1]).sum(1)
-        return 1 / (1 + better + equal / 2)
+        others, true = scores[:, 1:], scores[:, :1]
+        return 1 / (1 + (~(others <= true)).sum(1) + (others == true).sum(1) / 2)  # a NaN is the worst rank
