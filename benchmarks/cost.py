@@ -1,4 +1,5 @@
 """Accuracy against minutes: a picture of finished runs, each a point; lines of other people's figures beside them.
+Left as they are; right, as in the paper's figure of its encoders, relative to the most accurate run at (1, 1).
 
     python benchmarks/cost.py short frugal frugal-wn18rr --features 3 -o cost.svg --line "BERT-base, paper=0.732"
 
@@ -34,17 +35,19 @@ def draw(points: list[tuple[str, float, float]], lines: dict[str, float], path: 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    best = max(points, key=lambda one: one[2])
     with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.9), layout="constrained")
-        axes.plot([x for _, x, _ in points], [y for _, _, y in points], "o-", color=BLUE)
-        for name, x, y in points:
-            axes.annotate(name, (x, y), (6, -12), textcoords="offset points")
-        for name, height in lines.items():
-            axes.axhline(height, color=GREY, linestyle="--", linewidth=1)
-            axes.annotate(name, (0, height), (4, 3), textcoords="offset points", color=GREY)
-        axes.set_xlim(0, 1.25 * max(x for _, x, _ in points))
-        axes.set_xlabel("minutes on two CPU cores, text features included")
-        axes.set_ylabel("MRR on test")
+        figure, panels = pyplot.subplots(1, 2, figsize=(11, 3.9), layout="constrained")
+        for axes, (time, accuracy) in zip(panels, ((1.0, 1.0), best[1:]), strict=True):
+            axes.plot([x / time for _, x, _ in points], [y / accuracy for _, _, y in points], "o-", color=BLUE)
+            for name, x, y in points:
+                axes.annotate(name, (x / time, y / accuracy), (6, -12), textcoords="offset points")
+            for name, height in lines.items():
+                axes.axhline(height / accuracy, color=GREY, linestyle="--", linewidth=1)
+                axes.annotate(name, (0, height / accuracy), (4, 3), textcoords="offset points", color=GREY)
+            axes.set_xlim(0, 1.3 * max(x for _, x, _ in points) / time)
+        panels[0].set(xlabel="minutes on two CPU cores, text features included", ylabel="MRR on test")
+        panels[1].set(xlabel=f"time, relative to {best[0]}", ylabel="MRR, relative")
         with new_file(path, force=True) as partial:
             figure.savefig(partial, format=path.suffix.lstrip("."), dpi=200, metadata=metadata(path))
         pyplot.close(figure)

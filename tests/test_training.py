@@ -194,6 +194,23 @@ def test_every_named_recipe_is_a_config(name: str) -> None:
     assert config.model.text.encoder in ("minilm", *name.split("-"))
 
 
+def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs(store: Path, tmp_path: Path) -> None:
+    """560 triples in batches of 64 are 8 steps an epoch; 23 steps are two whole epochs, 3 are not even one."""
+    losses: dict[str, list[float]] = {}
+    for name, limits in {
+        "limited": {"epochs": 9, "max_steps": 23}, "same": {"epochs": 2}, "short": {"epochs": 9, "max_steps": 3},
+    }.items():  # fmt: skip
+        losses[name] = []
+        train(
+            KnowledgeGraph.open(store),
+            configured(training=limits),
+            tmp_path / name,
+            after_step=lambda step, loss, kept=losses[name]: kept.append(loss),  # type: ignore[misc]
+        )
+    assert losses["limited"] == losses["same"] and len(losses["same"]) == 16
+    assert len(losses["short"]) == 8
+
+
 def test_paper_learning_rate_follows_the_batch() -> None:
     config: RunConfig = from_dict(RunConfig, {"training": {"batch": 128}})
     assert config.training.first_learning_rate == pytest.approx(4e-5)

@@ -17,6 +17,7 @@ class TrainingConfig:
 
     Args:
         epochs: passes over the training triples.
+        max_steps: on a large graph, fewer epochs: so many that they have no more steps than this, but at least one.
         batch: triples a step, over all devices; their entities are the negatives of each other.
         negatives: two-sided, the paper's: all entities of the batch; tied: its tails for tails, its heads for heads; or
             drawn, BLP's: so many for each triple as draws says, independently of the batch's size.
@@ -40,6 +41,7 @@ class TrainingConfig:
     """
 
     epochs: int = 40
+    max_steps: int | None = None
     batch: int = 128
     negatives: Literal["two-sided", "tied", "drawn"] = "two-sided"
     draws: int = 64
@@ -68,11 +70,15 @@ class TrainingConfig:
         for name in (*counts, "log_every"):
             if getattr(self, name) < 1:
                 raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be at least 1.")
-        for name in ("learning_rate", "validation_triples", "patience"):
+        for name in ("max_steps", "learning_rate", "validation_triples", "patience"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be above 0.")
         if self.weight_decay < 0 or self.clip < 0 or self.seed < 0:
             raise FnftgError("training.weight_decay, training.clip and training.seed must not be negative.")
+
+    def epochs_of(self, steps: int) -> int:
+        """How many epochs of so many steps a run has."""
+        return self.epochs if self.max_steps is None else max(1, min(self.epochs, self.max_steps // steps))
 
     @property
     def first_learning_rate(self) -> float:
@@ -162,7 +168,7 @@ BEYOND: dict[str, Any] = {
         "votes": {"lookalikes": 100, "answers": 100},
         "loops": False,
     },
-    "training": {"epochs": 8, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},
+    "training": {"epochs": 8, "max_steps": 1100, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},
 }
 FOR_WN18RR: dict[str, Any] = {
     "system": "ensemble",
@@ -171,7 +177,7 @@ FOR_WN18RR: dict[str, Any] = {
 }
 FOR_FB15K237: dict[str, Any] = {
     "model": {"text": {"dropout": 0.1}, "graph": {"dropout": 0.2}, "ego": {"limit": 30}},
-    "training": {"epochs": 3, "validate_every": 1},
+    "training": {"validate_every": 1},
 }
 PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
 SHARP = {"training": {"loss": {"temperature": 0.5}}}  # for vectors of length 1, which are never far apart

@@ -154,12 +154,16 @@ class Run:
     def steps_an_epoch(self) -> int:
         return len(self.graph.triples("train")) // self.config.training.batch
 
+    @property
+    def epochs(self) -> int:
+        return self.config.training.epochs_of(self.steps_an_epoch)
+
     def train(self) -> LinkPredictor:
         training = self.config.training
         started = time.monotonic() - self.place.seconds
-        bar = TrainingBar(training.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
+        bar = TrainingBar(self.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
         with bar, repeatable(), stop_signals() as self.stop_asked:
-            while self.place.epoch < training.epochs and not self.is_over():
+            while self.place.epoch < self.epochs and not self.is_over():
                 self.epoch(bar, started)
         return self.finish()
 
@@ -191,7 +195,7 @@ class Run:
             if self.stop_asked():
                 self.stop()
         place.epoch += 1
-        if place.epoch % training.validate_every == 0 or place.epoch == training.epochs:
+        if place.epoch % training.validate_every == 0 or place.epoch == self.epochs:
             self.validate(loss)
         place.seconds = time.monotonic() - started
         self.save()
@@ -244,7 +248,7 @@ class Run:
 
     def learning_rate(self) -> float:
         """Cosine decay from the first rate to 0 over the whole run."""
-        share = self.place.step / max(self.config.training.epochs * self.steps_an_epoch, 1)
+        share = self.place.step / max(self.epochs * self.steps_an_epoch, 1)
         return self.config.training.first_learning_rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
 
     def validate(self, loss: float) -> None:
@@ -257,7 +261,7 @@ class Run:
             found = self.ranked("val", training.validation_triples)
             self.log(loss=loss, val_mrr=found["mrr"], val_hits_at_1=found["hits@1"], val_hits_at_10=found["hits@10"])
             say(
-                f"epoch {place.epoch}/{training.epochs}  loss {loss:.4f}  val MRR {found['mrr']:.4f}  "
+                f"epoch {place.epoch}/{self.epochs}  loss {loss:.4f}  val MRR {found['mrr']:.4f}  "
                 f"Hits@1 {found['hits@1']:.4f}  Hits@10 {found['hits@10']:.4f}  {place.seconds:.0f} s"
             )
         mrr = float(self.fabric.broadcast(found["mrr"] if found else 0.0))
