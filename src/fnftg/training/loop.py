@@ -30,6 +30,7 @@ from fnftg.ego.answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.graph import KnowledgeGraph
+from fnftg.memory import keep_freed_memory
 from fnftg.models.configs import from_dict
 from fnftg.models.predictor import LinkPredictor, Visible
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
@@ -86,6 +87,7 @@ class Run:
                 "lower --training.batch."
             )
         self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
+        keep_freed_memory()
         self.fabric = make_fabric(config.trainer, make_logger(config.training.logger, run))
         self.first = self.fabric.is_global_zero
         self.place = Place(graph_key(graph))
