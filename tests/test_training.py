@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -214,6 +215,28 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
 def test_paper_learning_rate_follows_the_batch() -> None:
     config: RunConfig = from_dict(RunConfig, {"training": {"batch": 128}})
     assert config.training.first_learning_rate == pytest.approx(4e-5)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_freed_memory_is_not_fetched_anew() -> None:
+    """Filling 64 MB that were freed before touches 16,384 new pages, or none if they were kept."""
+    code = """
+import sys, resource, numpy
+from fnftg.memory import keep_freed_memory
+if sys.argv[1] == "kept":
+    keep_freed_memory()
+counts = []
+for _ in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    numpy.full(64 << 20, 7, numpy.uint8)
+    counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(min(counts[1:]))
+"""
+    faults = {
+        way: int(subprocess.run([sys.executable, "-c", code, way], capture_output=True, text=True, check=True).stdout)
+        for way in ("kept", "returned")
+    }
+    assert faults["kept"] < 100 and faults["kept"] < faults["returned"]
 
 
 # Bad input
