@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from test_explain import GRAPH, voting_model
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol
 from fnftg.training import weighing
-from fnftg.training.weighing import Case, weigh
+from fnftg.training.weighing import Case, can_be_weighed, weigh
 
 
 @pytest.mark.parametrize("rules", PROTOCOLS.values(), ids=PROTOCOLS)
@@ -50,3 +51,18 @@ def test_weights_that_cannot_be_bettered_stay_as_they_are(monkeypatch: pytest.Mo
     found = weigh(model, GRAPH, model.texts(GRAPH), protocol("statik"), 10.0)
     assert found.steps == 0 and found.after == found.before
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_relations_that_train_lacks_stay_unseen_when_votes_are_weighed() -> None:
+    """Whatever val says of them, the weights are the same."""
+    seen = GRAPH.triples("val")[:, 1] != 0
+    train = GRAPH.triples("train")[GRAPH.triples("train")[:, 1] != 0]
+    found = []
+    for val in (GRAPH.triples("val"), GRAPH.triples("val")[seen]):
+        graph = replace(GRAPH, splits={**GRAPH.splits, "train": train, "val": val})
+        case = Case.of(voting_model(), graph, voting_model().texts(graph), protocol("strict"))
+        found.append(case.labels % len(GRAPH.relations))
+        assert can_be_weighed(graph)
+    assert 0 < seen.sum() < len(seen) and np.array_equal(*found) and not (found[0] == 0).any()
+    unseen = replace(GRAPH, splits={**GRAPH.splits, "train": train, "val": GRAPH.triples("val")[~seen]})
+    assert not can_be_weighed(unseen)

@@ -48,7 +48,7 @@ from fnftg.training.batches import Batch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.objective import Objective
 from fnftg.training.restart import Place
-from fnftg.training.weighing import weigh
+from fnftg.training.weighing import can_be_weighed, weigh
 
 
 def train(
@@ -286,8 +286,8 @@ class Run:
             best = from_pretrained(self.run)
             self.model.load_state_dict(best.state_dict())
             metrics = json.loads((self.run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
-            votes, halves = self.model.votes, len(self.graph.triples("val")) > 1
-            if votes.lookalikes and votes.weighed and halves and "votes" not in metrics:
+            votes = self.model.votes
+            if votes.lookalikes and votes.weighed and can_be_weighed(self.graph) and "votes" not in metrics:
                 metrics |= self.weigh()
                 save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
             if len(self.graph.triples("test")) and "test" not in metrics:
