@@ -121,7 +121,7 @@ class Case:
     @classmethod
     @torch.no_grad()
     def of(cls, model: LinkPredictor, graph: KnowledgeGraph, texts: GraphTexts, rules: Protocol) -> Case:
-        triples = chosen_triples(graph, "val", TRIPLES, np.unique(graph.triples("train")[:, 1]))
+        triples = chosen_triples(graph, "val", TRIPLES, np.unique(graph.triples("train")[:, 1]).tolist())
         visible = Visible.of(model, texts, rules.visible_triples(graph, "val"))
         candidates, queries = rules.candidate_entities(graph, "val"), Queries.of(triples, len(graph.relations))
         filter = answer_filter(model, graph, candidates)
