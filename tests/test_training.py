@@ -195,7 +195,9 @@ def test_every_named_recipe_is_a_config(name: str) -> None:
     assert config.model.text.encoder in ("minilm", *name.split("-"))
 
 
-def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs(store: Path, tmp_path: Path) -> None:
+def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """560 triples in batches of 64 are 8 steps an epoch; 23 steps are two whole epochs, 3 are not even one."""
     losses: dict[str, list[float]] = {}
     for name, limits in {
@@ -210,6 +212,7 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
         )
     assert losses["limited"] == losses["same"] and len(losses["same"]) == 16
     assert len(losses["short"]) == 8
+    assert "2 of 9 epochs of 8 steps each, for --training.max_steps is 23." in capsys.readouterr().err
 
 
 def test_paper_learning_rate_follows_the_batch() -> None:
