@@ -1,4 +1,4 @@
-"""How much faster is FnF-TG when each distinct thing is encoded once? Ratios within one run.
+"""How much faster is FnF-TG when each distinct thing is encoded once, and when freed memory is kept? Ratios.
 
     python benchmarks/training.py [--data FOLDER_OF_DATASETS] [--cache FOLDER] [--steps 3] [--json]
 

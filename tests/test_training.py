@@ -212,7 +212,9 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
         )
     assert losses["limited"] == losses["same"] and len(losses["same"]) == 16
     assert len(losses["short"]) == 8
-    assert "2 of 9 epochs of 8 steps each, for --training.max_steps is 23." in capsys.readouterr().err
+    assert (
+        "2 of 9 epochs of 8 steps each, for --training.max_steps is 23: raise it for more." in capsys.readouterr().err
+    )
 
 
 def test_paper_learning_rate_follows_the_batch() -> None:

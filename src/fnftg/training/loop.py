@@ -165,7 +165,7 @@ class Run:
         started = time.monotonic() - self.place.seconds
         if self.first and self.epochs < training.epochs:
             said = f"{self.epochs} of {training.epochs} epochs of {self.steps_an_epoch:,} steps each"
-            say(f"{said}, for --training.max_steps is {training.max_steps:,}.")
+            say(f"{said}, for --training.max_steps is {training.max_steps:,}: raise it for more.")
         bar = TrainingBar(self.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
         with bar, repeatable(), stop_signals() as self.stop_asked:
             while self.place.epoch < self.epochs and not self.is_over():
