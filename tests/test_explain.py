@@ -62,10 +62,11 @@ def made_run(folder: Path, model: Any, graph: KnowledgeGraph = GRAPH) -> Path:
 def random_model(**changes: Any) -> FnF:
     torch.manual_seed(0)
     config = FnFConfig(text=TEXT, ego=EGO, graph=GraphTransformerConfig(heads=2, modulated_values=True))
-    model = FnF(replace(config, **changes), ENCODER).eval()
+    model = FnF(replace(config, **changes), ENCODER, len(GRAPH.relations)).eval()
     for weight in model.parameters():
         if weight.dim() == 2 and weight.requires_grad:
             torch.nn.init.normal_(weight, std=0.3)
+    model.meet(model.texts(GRAPH), np.arange(len(GRAPH.relations), dtype=np.int32))
     return model
 
 

@@ -209,6 +209,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "complex": {"score": "complex"},
     "cosine": {"score": "cosine", "graph__signature": True},
     "votes": {"score": "cosine", "votes": VotesConfig(lookalikes=6, answers=9)},
+    "parallels": {"score": "cosine", "votes": VotesConfig(parallels=True, weight=1.0)},
+    "votes, parallels": {"score": "cosine", "votes": VotesConfig(3, 7, answers=9, parallels=True)},
     "two hops": {"ego__hops": 2, "ego__second_limit": 200},
     "outgoing": {"ego__directions": "out"},
     "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},
@@ -268,7 +270,7 @@ def test_new_entity_has_the_answers_of_the_same_entity_imported(changes: dict[st
             assert answer.known == (("new", "_r_1", tail) in triples)
 
 
-@pytest.mark.parametrize("changes", [{}, {"score": "distmult"}, {"text__query": "text"}, MODELS["votes"]])
+@pytest.mark.parametrize("changes", [{}, {"score": "distmult"}, {"text__query": "text"}, MODELS["votes, parallels"]])
 def test_new_relation_has_the_answers_of_the_same_relation_imported(changes: dict[str, Any], tmp_path: Path) -> None:
     model = small_model(**changes)
     predictor = fnftg.load(run_of(model, tmp_path))

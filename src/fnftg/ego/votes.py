@@ -19,6 +19,7 @@ from fnftg.text.lookalikes import NOBODY, Lookalikes
 
 Floats = npt.NDArray[np.float32]
 
+COLUMNS = ("entities", "near", "nearer", "kinship")
 NEAR, NEARER = 4, 16  # powers of the similarity: a lookalike's weight, among many and among the nearest
 
 
@@ -39,6 +40,7 @@ class Votes:
     entities: Rows  # (e,)
     near: Floats  # (e,): the sum of similarity⁴ over the lookalikes that have this answer
     nearer: Floats  # (e,): of similarity¹⁶, which few of them count for
+    kinship: Floats  # (e,): of the edges that lead to it already (see parallels.py)
 
     @classmethod
     def of(cls, lookalikes: Lookalikes, answers: Answers, centres: Rows, labels: Rows, limit: int) -> Votes:
@@ -50,7 +52,34 @@ class Votes:
         query, weight = np.repeat(query, counts), np.repeat(np.maximum(cosines[query, place], 0), counts)
         other = entities != centres[query]
         offsets = np.searchsorted(query[other], np.arange(len(centres) + 1))
-        return cls(*tally(offsets, entities[other], weight[other], (NEAR, NEARER), answers.entities, limit))
+        found = tally(offsets, entities[other], weight[other], (NEAR, NEARER), answers.entities, limit)
+        return cls(*found, np.zeros_like(found[2]))
+
+    @classmethod
+    def none(cls, queries: int) -> Votes:
+        nothing = np.zeros(0, np.float32)
+        return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), nothing, nothing, nothing)
+
+    def beside(self, offsets: Numbers, entities: Rows, kinship: Floats) -> Votes:
+        """With the kinship of neighbours of the asked entities, ragged like the votes; those without votes are last."""
+        size = int(max(self.entities.max(initial=0), entities.max(initial=0))) + 1
+        query, other_query = self.queries, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        voted, kin = query * size + self.entities, other_query * size + entities
+        _, of_voted, of_kin = np.intersect1d(voted, kin, assume_unique=True, return_indices=True)
+        both = self.kinship.copy()
+        both[of_voted] = kinship[of_kin]
+        more = np.setdiff1d(np.arange(len(kin)), of_kin)
+        query = np.concatenate([query, other_query[more]])
+        order = np.argsort(query, kind="stable")
+        none = np.zeros(len(more), np.float32)
+        parts = (self.entities, entities[more]), (self.near, none), (self.nearer, none), (both, kinship[more])
+        starts = np.searchsorted(query[order], np.arange(len(offsets)))
+        return Votes(starts, *(np.concatenate(part)[order] for part in parts))
+
+    @property
+    def queries(self) -> Numbers:
+        """(e,)"""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     @classmethod
     def joined(cls, parts: Sequence[Votes]) -> Votes:
@@ -59,5 +88,5 @@ class Votes:
         offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
         return cls(
             np.concatenate([*offsets, starts[-1:]]),
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("entities", "near", "nearer")),
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS),
         )

@@ -92,6 +92,10 @@ class Ensemble(LinkPredictor):
     def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
         return torch.stack([member.added(texts, labels, votes) for member in self.each()]).mean(0)
 
+    def meet(self, texts: GraphTexts, relations: Integers) -> None:
+        for member in self.each():
+            member.meet(texts, relations)
+
     def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
         """The mean of the members' own losses: none of them knows of the others."""
         scale = math.sqrt(len(self.members))

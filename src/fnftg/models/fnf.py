@@ -15,7 +15,7 @@ from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfi
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.models.predictor import NO_EGO_GRAPHS, EgoConfig, Integers, LinkPredictor, needs_ego_graphs
-from fnftg.models.reading import Join, conditioned, label_vectors, rows
+from fnftg.models.reading import Join, conditioned, label_vectors, relation_prints, rows
 from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
 from fnftg.models.voting import NO_VOTES, VotesConfig, Voting
 from fnftg.text.encoders import Encoder, TextConfig
@@ -35,7 +35,8 @@ class FnFConfig:
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
         loops: an entity may be its own answer; if not, then only of relations that have such a loop in train.
-        votes: beyond the paper: what lookalikes answer to the same question adds to the score (see ego/votes.py).
+        votes: beyond the paper: what adds to the score, answers of lookalikes to the same question (see ego/votes.py),
+            and edges that are there already (see ego/parallels.py).
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -55,6 +56,8 @@ class FnFConfig:
             raise FnftgError("The score cosine needs relation_conditioning: nothing else tells it the relation.")
         if self.votes.lookalikes and self.text.training != "frozen":
             raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
+        if self.votes.parallels and self.ego.directions != "both":
+            raise FnftgError("Parallels need the edges of both directions: set ego.directions to both.")
         if not self.ego_graphs:
             needs_ego_graphs(self.text)
 
@@ -75,7 +78,7 @@ class FnF(LinkPredictor):
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
         self.votes, self.loops = config.votes, config.loops
-        self.voting = Voting(self.width, config.votes) if config.votes.lookalikes else None
+        self.voting = Voting(self.width, config.votes, relations) if config.votes.counted else None
 
     def forward(
         self,
@@ -112,8 +115,13 @@ class FnF(LinkPredictor):
 
     def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
         assert self.voting is not None
-        added: Tensor = self.voting(label_vectors(self.tt, texts, labels), votes)
+        prints = torch.from_numpy(relation_prints(texts, labels % texts.relations)).to(self.voting.met.device)
+        added: Tensor = self.voting(label_vectors(self.tt, texts, labels), prints, votes)
         return added
+
+    def meet(self, texts: GraphTexts, relations: Integers) -> None:
+        if self.voting is not None:
+            self.voting.met[relations] = torch.from_numpy(relation_prints(texts, relations))
 
     def entity_vectors(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
         """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""

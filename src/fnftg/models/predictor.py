@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fnftg.ego.answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
+from fnftg.ego.parallels import Parallels
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
 from fnftg.ego.votes import Answers, Votes
 from fnftg.errors import FnftgError
@@ -67,23 +68,34 @@ class Visible:
 
     texts: GraphTexts
     neighbours: Neighbours
-    answers: Answers | None = None  # the same edges by their labels, where votes are counted
+    answers: Answers | None = None  # the same edges by their labels, where lookalikes vote
+    parallels: Parallels | None = None  # and which labels go together, where that counts
 
     @classmethod
     def of(cls, model: LinkPredictor, texts: GraphTexts, triples: Triples) -> Visible:
         """What the model needs of these triples (n, 3)."""
         neighbours = Neighbours.of(triples, texts.entities, texts.relations, model.ego.directions)
-        if not model.votes.lookalikes:
-            return cls(texts, neighbours)
-        texts.compare_all(model.votes.lookalikes)
-        return cls(texts, neighbours, KnownAnswers.of(triples, texts.entities, texts.relations))
+        answers = None
+        if model.votes.lookalikes:
+            texts.compare_all(max(model.votes.lookalikes, model.votes.lookalikes_at_evaluation))
+            answers = KnownAnswers.of(triples, texts.entities, texts.relations)
+        return cls(texts, neighbours, answers, Parallels.of(neighbours) if model.votes.parallels else None)
 
-    def votes(self, config: VotesConfig, centres: Integers, labels: Integers) -> Votes | None:
-        """What the lookalikes of the centres (q,) answer to the same questions; None where nobody is asked."""
-        if not config.lookalikes:
+    def votes(
+        self, config: VotesConfig, centres: Integers, labels: Integers, parallels: bool = True, training: bool = False
+    ) -> Votes | None:
+        """What the lookalikes of the centres (q,) answer to the same questions and, if wanted, which edges of the
+        centres are parallel to an answer, but in training; None where neither counts."""
+        if not config.counted:
             return None
-        assert self.answers is not None
-        return Votes.of(self.texts.lookalikes(config.lookalikes), self.answers, centres, labels, config.answers)
+        votes = Votes.none(len(centres))
+        if config.lookalikes:
+            assert self.answers is not None
+            lookalikes = self.texts.lookalikes(config.lookalikes if training else config.lookalikes_at_evaluation)
+            votes = Votes.of(lookalikes, self.answers, centres, labels, config.answers)
+        if self.parallels is not None and parallels and not training:
+            votes = votes.beside(*self.parallels(self.neighbours, centres, labels, config.answers))
+        return votes
 
     def ego_graphs(
         self,
@@ -156,6 +168,9 @@ class LinkPredictor(nn.Module):
 
     # What training asks for
 
+    def meet(self, texts: GraphTexts, relations: Integers) -> None:
+        """Is told which relations, rows of the graph, will be trained on; most systems need not know."""
+
     @property
     def reads_query_texts(self) -> bool:
         """Whether [h‖r] is read as a text, whose features a frozen encoder computes in advance."""
@@ -178,9 +193,8 @@ class LinkPredictor(nn.Module):
         distinct, of_column = np.unique(compared.columns, return_inverse=True)
         place = np.minimum(np.searchsorted(distinct, votes.entities), len(distinct) - 1)
         here = np.flatnonzero(distinct[place] == votes.entities)
-        query = np.repeat(np.arange(len(compared.centres)), np.diff(votes.offsets))
         of_entity = added.new_zeros(len(compared.centres), len(distinct)).index_put(
-            (moved(query[here]), moved(place[here])), added[moved(here)]
+            (moved(votes.queries[here]), moved(place[here])), added[moved(here)]
         )
         return of_entity.index_select(1, moved(of_column.reshape(-1)))
 

@@ -1,18 +1,22 @@
-"""What the votes of lookalikes add to scores: few weights, which the relation asked for may change."""
+"""What votes of lookalikes and parallel edges add to scores: few weights, which the relation asked for may change.
+
+How it changes them is learned from few relations, and does not hold for others. So whoever trains says which relations
+those are, by their texts; all others have the common weights.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 
-RAREST = 0.01  # a share of the votes below which an answer counts as if it had none
-FEATURES = 5  # of an answer: see `Voting.features`
+FEATURES, KIN_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Voting.kin_features`
+KIN = 3  # the weight of kinship at the start, in units of that of a vote
+RAREST = 0.01  # a share of the votes, or a kinship, below which an answer counts as if it had none
 
 
 @dataclass(frozen=True)
@@ -21,44 +25,80 @@ class VotesConfig:
 
     Args:
         lookalikes: how many of the most similar entities vote; 0: none.
+        evaluation_lookalikes: how many do in evaluation and prediction; as in training if none is given.
         answers: answers of a query that votes may raise.
         weight: of the votes at the start, in units of the score.
+        parallels: edges that lead from the asked entity to an answer already count too (see ego/parallels.py). Not in
+            training, where hardly a negative has any: their weights are the first ones until they are fitted on val.
         weighed: after training the weights are fitted once more, on the val split (see training/weighing.py).
     """
 
     lookalikes: int = 0
+    evaluation_lookalikes: int | None = None
     answers: int = 64
     weight: float = 0.1
+    parallels: bool = False
     weighed: bool = True
 
     def __post_init__(self) -> None:
         if self.lookalikes < 0 or self.answers < 1:
             raise FnftgError("Votes need lookalikes of 0 or more, and answers of at least 1.")
+        if self.evaluation_lookalikes is not None and (self.evaluation_lookalikes < 1 or not self.lookalikes):
+            raise FnftgError("Votes need evaluation_lookalikes of at least 1, and lookalikes in training too.")
+
+    @property
+    def lookalikes_at_evaluation(self) -> int:
+        return self.lookalikes if self.evaluation_lookalikes is None else self.evaluation_lookalikes
+
+    @property
+    def counted(self) -> bool:
+        """Whether there is anything to add to scores."""
+        return self.lookalikes > 0 or self.parallels
 
 
 NO_VOTES = VotesConfig()
 
 
 class Voting(nn.Module):
-    def __init__(self, width: int, config: VotesConfig):
+    met: Tensor  # (R,): prints of the texts of the relations that were trained on; 0 for others
+
+    def __init__(self, width: int, config: VotesConfig, relations: int):
         super().__init__()
+        self.register_buffer("met", torch.zeros(relations, dtype=torch.int64))
         self.norm = nn.LayerNorm(width)
         self.of_relation = nn.Linear(width, FEATURES, bias=False)
         nn.init.zeros_(self.of_relation.weight)
         self.common = nn.Parameter(torch.tensor([config.weight] * (FEATURES - 1) + [0.0]))
+        self.parallels = config.parallels
+        if config.parallels:  # no lots are drawn: the rest of the model starts as it would without them
+            self.kin_of_relation = nn.Parameter(torch.zeros(KIN_FEATURES, width))
+            self.kin_common = nn.Parameter(torch.tensor([KIN * config.weight, 0.0]))
 
-    def forward(self, relations: Tensor, votes: Votes) -> Tensor:
-        """Relations' vectors (q, d) of the queries → what is added to the score of each answer, (e,)."""
-        query = torch.from_numpy(np.repeat(np.arange(len(relations)), np.diff(votes.offsets))).to(relations.device)
-        weights = self.common + self.of_relation(self.norm(relations))  # (q, FEATURES)
+    def forward(self, relations: Tensor, prints: Tensor, votes: Votes) -> Tensor:
+        """Vectors (q, d) and prints (q,) of relations asked for → what is added to the score of each answer, (e,)."""
+        query = torch.from_numpy(votes.queries).to(relations.device)
+        relations = self.norm(relations) * torch.isin(prints, self.met)[:, None]
+        weights = self.common + self.of_relation(relations)  # (q, FEATURES)
         added: Tensor = (self.features(votes, query, len(relations)) * weights[query]).sum(1)
+        if self.parallels:
+            weights = self.kin_common + relations @ self.kin_of_relation.T  # (q, KIN_FEATURES)
+            added = added + (self.kin_features(votes, query, len(relations)) * weights[query]).sum(1)
         return added
 
     def features(self, votes: Votes, query: Tensor, queries: int) -> Tensor:
-        """The votes, near and nearer, and their shares of the query's, all as logarithms; and one: (e, 5)."""
-        masses = [torch.from_numpy(mass).to(query.device) for mass in (votes.near, votes.nearer)]  # (e,) each
-        logs = [torch.log1p(5 * masses[0]), torch.log1p(50 * masses[1]) / 2]
-        for mass in masses:
-            whole = mass.new_zeros(queries).index_add(0, query, mass)[query]
-            logs.append(torch.log(mass / whole.clamp(min=1e-12) / RAREST + 1))
-        return torch.stack([*logs, torch.ones_like(masses[0])], dim=1)
+        """Votes, near and nearer, their shares of the query's, all as logarithms, and one for having any: (e, 5)."""
+        near, nearer = (torch.from_numpy(mass).to(query.device) for mass in (votes.near, votes.nearer))  # (e,) each
+        logs = [torch.log1p(5 * near), torch.log1p(50 * nearer) / 2]
+        shares = [log_share(mass, query, queries) for mass in (near, nearer)]
+        return torch.stack([*logs, *shares, (near > 0).float()], dim=1)
+
+    def kin_features(self, votes: Votes, query: Tensor, queries: int) -> Tensor:
+        """The kinship and its share of the query's, as logarithms: (e, 2)."""
+        kinship = torch.from_numpy(votes.kinship).to(query.device)
+        return torch.stack([torch.log(kinship / RAREST + 1), log_share(kinship, query, queries)], dim=1)
+
+
+def log_share(mass: Tensor, query: Tensor, queries: int) -> Tensor:
+    """How much of its query's whole mass each answer has, as a logarithm: (e,)."""
+    whole = mass.new_zeros(queries).index_add(0, query, mass)[query]
+    return torch.log(mass / whole.clamp(min=1e-12) / RAREST + 1)

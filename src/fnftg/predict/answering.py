@@ -19,7 +19,7 @@ from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.votes import Votes
 from fnftg.predict.growing import MoreAnswers
 from fnftg.predict.questions import Answer, Asked
-from fnftg.predict.surroundings import Surroundings, changed_centres, edges_of, joined
+from fnftg.predict.surroundings import Edges, Surroundings, changed_centres, edges_of, grown_parallels, joined
 from fnftg.ranking.answers import pair_scores
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.extras import Extras, merged
@@ -67,10 +67,14 @@ class Batch:
     def surroundings(self, question: int, centre: int) -> tuple[Numbers, Surroundings]:
         """The centres that the question's edges change, and a graph around them and the question's own centre."""
         base, ego = self.predictor.visible.neighbours, self.predictor.model.ego
-        addition, relations = self.asked[question].addition, self.relations_of(question)
-        added = edges_of(np.array(addition.triples, np.int64), relations, base.directions)
-        changed = changed_centres(base, added, len(base) + len(addition.entities), relations, ego)
+        (added, relations), more = self.added_edges(question), len(self.asked[question].addition.entities)
+        changed = changed_centres(base, added, len(base) + more, relations, ego)
         return changed, Surroundings.of(base, added, relations, np.append(changed, centre), ego)
+
+    def added_edges(self, question: int) -> tuple[Edges, int]:
+        """Those of the question, and R as it sees it."""
+        triples, relations = np.array(self.asked[question].addition.triples, np.int64), self.relations_of(question)
+        return edges_of(triples, relations, self.predictor.visible.neighbours.directions), relations
 
     def entities(self, rows: npt.NDArray[Any], question: int) -> npt.NDArray[np.int32]:
         """A question's rows of entities as rows of the common view."""
@@ -104,27 +108,37 @@ class Batch:
         vectors: Floats = found[0 if labels is None else 1].float().cpu().numpy()
         return vectors
 
-    def extras(self, queries: Sequence[tuple[int, Numbers, Numbers]], labels: npt.NDArray[Any]) -> Extras:
-        """What votes add to the scores of queries, given as questions with centres and labels in their own numbers;
-        the same labels (q,) in those of the common view."""
+    def extras(
+        self, queries: Sequence[tuple[int, Numbers, Numbers, Surroundings | None]], labels: npt.NDArray[Any]
+    ) -> Extras:
+        """What votes add to the scores of queries, given as questions with centres and labels in their own numbers and
+        the graph around them, if it is another; the same labels (q,) in those of the common view."""
         model = self.predictor.model
-        if not model.votes.lookalikes:
+        if not model.votes.counted:
             return Extras.nothing(len(labels))
         return Extras.of(model, self.texts, labels, Votes.joined([self.votes(*part) for part in queries]))
 
-    def votes(self, question: int, centres: Numbers, labels: Numbers) -> Votes:
-        """What the lookalikes of the centres (q,) answer, all in the numbers of the question."""
+    def votes(self, question: int, centres: Numbers, labels: Numbers, around: Surroundings | None) -> Votes:
+        """What speaks for answers of the queries (q,), all in the numbers of the question."""
         predictor, addition = self.predictor, self.asked[question].addition
         visible, config = predictor.visible, predictor.model.votes
-        lookalikes, answers = visible.texts.lookalikes(config.lookalikes), visible.answers
-        assert answers is not None
-        if addition.entities:
-            assert self.texts.features is not None
-            new = len(predictor.graph.entities) + np.arange(len(addition.entities))
-            lookalikes = lookalikes.extended(self.texts.features.take(self.entities(new, question).astype(np.int64)))
-        if addition:
-            answers = MoreAnswers.of(predictor.known, addition)
-        return Votes.of(lookalikes, answers, centres.astype(np.int32), labels.astype(np.int32), config.answers)
+        asked = centres.astype(np.int32), labels.astype(np.int32)
+        if around is None:
+            votes = visible.votes(config, *asked)
+            assert votes is not None
+            return votes
+        votes = Votes.none(len(centres))
+        if config.lookalikes:
+            lookalikes = visible.texts.lookalikes(config.lookalikes_at_evaluation)
+            if addition.entities:
+                assert self.texts.features is not None
+                new = self.entities(len(predictor.graph.entities) + np.arange(len(addition.entities)), question)
+                lookalikes = lookalikes.extended(self.texts.features.take(new.astype(np.int64)))
+            votes = Votes.of(lookalikes, MoreAnswers.of(predictor.known, addition), *asked, config.answers)
+        if visible.parallels is not None:
+            counted = grown_parallels(visible.parallels, visible.neighbours, *self.added_edges(question))
+            votes = votes.beside(*around.parallels(counted, *asked, config.answers))
+        return votes
 
 
 def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
@@ -150,14 +164,17 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
     plain = [question for question, one in enumerate(asked) if not one.addition]
     own = [question for question, one in enumerate(asked) if one.addition]
     query_egos, changed_egos, changed_rows = [], [], []
+    groups: list[tuple[int, Numbers, Numbers, Surroundings | None]] = []
     if plain:
         egos = predictor.visible.ego_graphs(predictor.model.ego, centres[plain].astype(np.int32), None)
         query_egos.append(batch.common(egos, plain[0]))
+        groups.append((plain[0], centres[plain], labels[plain], None))
     for question in own:
         changed, around = batch.surroundings(question, int(centres[question]))
         query_egos.append(batch.ego_graphs(question, centres[[question]], around))
         changed_egos.append(batch.ego_graphs(question, changed, around))
         changed_rows.append(changed)
+        groups.append((question, centres[[question]], labels[[question]], around))
     order = [*plain, *own]
     points = np.empty((len(asked), predictor.model.width), np.float32)
     view_labels = np.concatenate([batch.labels(labels[[question]], question) for question in order])
@@ -172,8 +189,6 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
 
     size = entities + int(max((len(one.addition.entities) for one in asked), default=0))
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
-    groups = [(plain[0], centres[plain], labels[plain])] if plain else []
-    groups += [(question, centres[[question]], labels[[question]]) for question in own]
     extras = batch.extras(groups, view_labels)
     listed = np.array(order, np.int64)[extras.queries], extras.rows, extras.values
     candidates = Candidates.of(predictor, points, size, query, rows, vectors, *listed)
@@ -203,7 +218,7 @@ def relation_answers(predictor: Predictor, one: Asked, k: int, known: bool) -> l
     else:
         vectors = np.array(predictor.table[[one.tail]])
     scores = pair_scores(predictor.model, points, vectors, labels, np.zeros(count, np.int64))
-    scores += batch.extras([(0, centres, labels)], batch.labels(labels, 0)).added_to(np.full(count, one.tail))
+    scores += batch.extras([(0, centres, labels, around)], batch.labels(labels, 0)).added_to(np.full(count, one.tail))
     marks = np.array([(one.head, relation, one.tail) in set(one.addition.triples) for relation in range(count)])
     if max(one.head, one.tail) < len(predictor.graph.entities):
         graph_relations = len(predictor.graph.relations)
@@ -232,7 +247,7 @@ def best_tails(
     heads, inverse = np.full(len(asked), one.head, np.int64), np.zeros(len(asked), bool)
     links = known_links(predictor, asked, heads, inverse, size)
     left_out = np.union1d(links, np.arange(len(asked)) * size + heads)
-    extras = batch.extras([(0, heads, relations)], batch.labels(relations, 0))
+    extras = batch.extras([(0, heads, relations, around)], batch.labels(relations, 0))
     listed = extras.queries, extras.rows, extras.values
     return Candidates.of(predictor, points, size, query, changed[which], vectors[which], *listed).best(left_out, 2)
 
@@ -240,7 +255,7 @@ def best_tails(
 @dataclass(frozen=True)
 class Candidates:
     """The entities as candidates of points: those of the table, but some by scores of their own: new and changed ones,
-    and those that lookalikes vote for."""
+    and those that votes or parallels speak for."""
 
     predictor: Predictor
     points: Floats  # (q, d)

@@ -368,7 +368,7 @@ def votes_reason(
     predictor: Predictor, counts: Counts, plain: Counts, centre: int, answer: int, label: Integers
 ) -> VotesReason | None:
     """By the counts with votes and without; who voted are the lookalikes with the same answer."""
-    number = predictor.model.votes.lookalikes
+    number = predictor.model.votes.lookalikes_at_evaluation
     if not number:
         return None
     rows, cosines = (found[0] for found in predictor.visible.texts.lookalikes(number)(np.array([centre], np.int32)))

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fnftg.ego.neighbours import Neighbours
+from fnftg.ego.neighbours import Directions, Neighbours
+from fnftg.ego.parallels import Parallels
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.models.predictor import EgoConfig, Visible
 from fnftg.text.transformer import GraphTexts
 
+Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 
@@ -28,6 +30,16 @@ class Edges:
     centres: Numbers
     others: Numbers
     labels: Numbers
+
+    def joined(self, more: Edges) -> Edges:
+        pairs = zip(vars(self).values(), vars(more).values(), strict=True)
+        return Edges(*(np.concatenate(pair) for pair in pairs))
+
+    def neighbours(self, size: int, relations: int, directions: Directions = "both") -> Neighbours:
+        """As rows of centres below `size`, each edge once."""
+        keys = np.stack([self.centres, self.others, self.labels])
+        keys = np.unique(keys, axis=1) if keys.size else keys  # sorted by centre, other end and label
+        return Neighbours(np.searchsorted(keys[0], np.arange(size + 1)), keys[1], keys[2], relations, directions)
 
 
 def changed_centres(base: Neighbours, added: Edges, entities: int, relations: int, ego: EgoConfig) -> Numbers:
@@ -75,17 +87,15 @@ class Surroundings:
         needed = np.unique(centres)
         for _ in range(ego.hops - 1):
             needed = np.unique(np.concatenate([needed, rows_of(base, needed).others, _within(added, needed).others]))
-        old, new = rows_of(base, needed), _within(added, needed)
-        labels = np.where(old.labels < base.relations, old.labels, old.labels + relations - base.relations)
-        centre, other = np.concatenate([old.centres, new.centres]), np.concatenate([old.others, new.others])
-        universe, place = np.unique(np.concatenate([needed, centre, other]), return_inverse=True)
+        old, new = rows_of(base, needed, relations), _within(added, needed)
+        edges = old.joined(new)
+        universe, place = np.unique(np.concatenate([needed, edges.centres, edges.others]), return_inverse=True)
         centre, other = np.split(place[len(needed) :], 2)
-        keys = np.stack([centre, other, np.concatenate([labels, new.labels])])
-        keys = np.unique(keys, axis=1) if keys.size else keys  # sorted by centre, other end and label
-        offsets = np.searchsorted(keys[0], np.arange(len(universe) + 1))
-        local = Neighbours(offsets, keys[1], keys[2], relations, base.directions)
+        local = Edges(centre, other, edges.labels).neighbours(len(universe), relations, base.directions)
         if ego.method == "rare":  # which weighs relations by their number in the whole graph
-            counts = np.bincount(keys[2], minlength=2 * relations) - np.bincount(labels, minlength=2 * relations)
+            counts = np.bincount(local.labels, minlength=2 * relations) - np.bincount(
+                old.labels, minlength=2 * relations
+            )
             local.__dict__["frequencies"] = (
                 np.pad(base.frequencies, (0, relations - base.relations)) + counts[:relations]
             )
@@ -97,17 +107,38 @@ class Surroundings:
         egos = Visible(texts, self.neighbours).ego_graphs(ego, places, None, streams=centres)
         return EgoGraphs(egos.offsets, self.entities[egos.neighbours].astype(np.int32), egos.labels, egos.second_labels)
 
+    def parallels(self, counted: Parallels, centres: Rows, labels: Rows, limit: int) -> tuple[Numbers, Rows, Floats]:
+        """As they would be found in the whole graph, by what was counted there."""
+        places = np.searchsorted(self.entities, centres).astype(np.int32)
+        offsets, found, kinship = counted(self.neighbours, places, labels, limit)
+        return offsets, self.entities[found].astype(np.int32), kinship
 
-def rows_of(base: Neighbours, centres: Numbers) -> Edges:
-    """All edges of some centres; those beyond the graph have none."""
+
+def grown_parallels(counted: Parallels, base: Neighbours, added: Edges, relations: int) -> Parallels:
+    """What is counted once edges are added: only the pairs of entities that these join are looked at again."""
+    touched = np.unique(added.centres)
+    old = rows_of(base, touched, relations)
+    size = int(max(old.others.max(initial=0), added.others.max(initial=0))) + 1
+    again = np.isin(old.centres * size + old.others, added.centres * size + added.others)
+    before = Edges(old.centres[again], old.others[again], old.labels[again])
+    some = [
+        Edges(np.searchsorted(touched, edges.centres), edges.others, edges.labels).neighbours(len(touched), relations)
+        for edges in (before, before.joined(added))
+    ]
+    return counted.changed(*some)
+
+
+def rows_of(base: Neighbours, centres: Numbers, relations: int | None = None) -> Edges:
+    """All edges of some centres; those beyond the graph have none. Labels are those among so many relations."""
     inside = centres[centres < len(base)]
     starts = base.offsets[inside]
     counts = base.offsets[inside + 1] - starts
     ends = np.cumsum(counts)
     places = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
-    return Edges(
-        np.repeat(inside, counts), base.entities[places].astype(np.int64), base.labels[places].astype(np.int64)
-    )
+    labels = base.labels[places].astype(np.int64)
+    if relations is not None:
+        labels += (relations - base.relations) * (labels >= base.relations)
+    return Edges(np.repeat(inside, counts), base.entities[places].astype(np.int64), labels)
 
 
 def joined(parts: list[EgoGraphs]) -> EgoGraphs:

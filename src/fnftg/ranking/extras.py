@@ -68,9 +68,12 @@ class Extras:
         return ~np.isin(listed, taken), np.searchsorted(either, np.arange(len(offsets)) * size), either % size
 
 
-def vote_extras(model: LinkPredictor, visible: Visible, centres: Integers, labels: Integers) -> Extras:
-    """What the votes of lookalikes add to scores of the queries (q,), if the model counts any."""
-    votes = visible.votes(model.votes, centres, labels)
+def vote_extras(
+    model: LinkPredictor, visible: Visible, centres: Integers, labels: Integers, hidden: str = "target"
+) -> Extras:
+    """What votes and parallels add to scores of the queries (q,), if the model counts any. Where all edges of a pair
+    are hidden from the queries, no parallel can speak for their answers: none is counted."""
+    votes = visible.votes(model.votes, centres, labels, parallels=hidden != "pair")
     return Extras.nothing(len(centres)) if votes is None else Extras.of(model, visible.texts, labels, votes)
 
 

@@ -51,6 +51,11 @@ class Lookalikes:
         with progress("Comparing texts", len(everyone), "entities") as advance:
             return replace(self, kept=self._all(everyone, advance))
 
+    def nearest(self, k: int) -> Lookalikes:
+        """Fewer of those that were computed for all entities; nothing is copied."""
+        assert self.kept is not None and k <= self.k
+        return replace(self, k=k, kept=(self.kept[0][:, :k], self.kept[1][:, :k]))
+
     def __call__(self, entities: Rows) -> tuple[Rows, Floats]:
         """Rows and cosines of the lookalikes of entities (q,): (q, k) each; -1 where there are fewer than k others."""
         if self.kept is not None:

@@ -47,6 +47,9 @@ class GraphTexts:
 
     def lookalikes(self, k: int) -> Lookalikes:
         """The k entities with the most similar texts of each entity, by the features of a frozen encoder."""
+        larger = [found for count, found in self.compared.items() if count > k and found.kept is not None]
+        if k not in self.compared and larger:
+            self.compared[k] = larger[0].nearest(k)
         if k not in self.compared:
             if self.features is None:
                 raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")

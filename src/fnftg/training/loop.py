@@ -115,6 +115,7 @@ class Run:
             self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, cache)
         if self.first:
             self.fabric.barrier()
+        self.model.meet(self.texts, np.unique(graph.triples("train")[:, 1]))
         self.visible = Visible.of(self.model, self.texts, graph.triples("train"))
         self.known = KnownAnswers.of(graph.triples("train"), len(graph.entities), len(graph.relations))
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
@@ -228,7 +229,7 @@ class Run:
             (*key, self.fabric.global_rank),
             self.model.earlier(),
         )
-        votes = self.visible.votes(self.model.votes, batch.queries.centres, batch.queries.labels)
+        votes = self.visible.votes(self.model.votes, batch.queries.centres, batch.queries.labels, training=True)
         torch.manual_seed(
             int(np.random.SeedSequence([*key, self.fabric.global_rank]).generate_state(1, np.uint64)[0] >> 1)
         )
@@ -290,7 +291,7 @@ class Run:
             self.model.load_state_dict(best.state_dict())
             metrics = json.loads((self.run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
             votes = self.model.votes
-            if votes.lookalikes and votes.weighed and can_be_weighed(self.graph) and "votes" not in metrics:
+            if votes.counted and votes.weighed and can_be_weighed(self.graph) and "votes" not in metrics:
                 metrics |= self.weigh()
                 save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
             if len(self.graph.triples("test")) and "test" not in metrics:

@@ -127,7 +127,7 @@ class Case:
         filter = answer_filter(model, graph, candidates)
         table = candidate_table(model, visible, candidates, MEMORY, Processes())
         points, true_vectors = triple_vectors(model, visible, triples, rules.hidden, MEMORY // 8)
-        votes = visible.votes(model.votes, queries.centres, queries.labels)
+        votes = visible.votes(model.votes, queries.centres, queries.labels, parallels=rules.hidden != "pair")
         assert votes is not None
         rows = filter.row_of[votes.entities]
         listed = Extras(votes.offsets, np.where(rows < 0, len(table), rows), np.zeros(len(rows), np.float32))
@@ -158,7 +158,7 @@ class Case:
         added = model.added(self.texts, self.labels, self.votes).cpu()  # (e,)
         true = self.true.index_add(0, self.own[0], added[self.own[1]])
         query, column, entry = self.place
-        voted = torch.full((len(true), model.votes.answers), -torch.inf)
+        voted = torch.full((len(true), int(column.max()) + 1 if len(column) else 0), -torch.inf)
         voted = voted.index_put((query, column), self.voted + added[entry])
         return torch.cat([true[:, None], voted, self.rivals], dim=1)
 

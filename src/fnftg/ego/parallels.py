@@ -1,0 +1,168 @@
+"""Parallels: what already joins an entity with a candidate, and how often such edges go with the relation asked for.
+
+A player who was drafted by a team may well play for it. That needs no vector, and nothing to be learned: how often two
+labels join the same two entities is counted, so it also speaks for relations that training never saw. Nothing is
+counted that touches the asked entity, nor is an edge with the label asked for: what is hidden cannot show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from fnftg.ego.neighbours import Neighbours
+from fnftg.kernels.threads import in_parallel
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+COST = 20  # of one edge, in operations
+
+
+@dataclass(frozen=True)
+class Parallels:
+    """How many pairs of entities two labels join both, and each alone."""
+
+    keys: Numbers  # (p,): l · 2R + a for labels l and a that join at least one pair both, ascending
+    pairs: Numbers  # (p,): how many they join
+    frequencies: Numbers  # (R,): how many triples each relation has
+
+    @classmethod
+    def of(cls, neighbours: Neighbours) -> Parallels:
+        """In these neighbours, which have the edges of both directions."""
+        return cls(*np.unique(label_pairs(neighbours), return_counts=True), neighbours.frequencies)
+
+    def changed(self, before: Neighbours, after: Neighbours) -> Parallels:
+        """Once the pairs of entities in `before`, which were counted, have the edges in `after`, which may have more
+        relations."""
+        relations, more = len(self.frequencies), after.relations - len(self.frequencies)
+        one, other = (label + more * (label >= relations) for label in np.divmod(self.keys, max(2 * relations, 1)))
+        more_pairs, fewer_pairs = label_pairs(after), label_pairs(before)
+        keys, place = np.unique(
+            np.concatenate([one * 2 * after.relations + other, more_pairs, fewer_pairs]), return_inverse=True
+        )
+        amounts = [self.pairs, np.ones(len(more_pairs), np.int64), np.full(len(fewer_pairs), -1)]
+        pairs = np.zeros(len(keys), np.int64)
+        np.add.at(pairs, place, np.concatenate(amounts))
+        frequencies = np.pad(self.frequencies, (0, more)) + after.frequencies - before.frequencies
+        return Parallels(keys[pairs > 0], pairs[pairs > 0], frequencies)
+
+    def __call__(self, around: Neighbours, centres: Rows, labels: Rows, limit: int) -> tuple[Numbers, Rows, Floats]:
+        """Of the queries (centre, label, ·), (q,), up to `limit` neighbours each with their kinship, the most first.
+
+        Kinship with a neighbour is the sum of N(l, a) / √(N(l) N(a)) over the labels a, other than the label l asked
+        for, that lead to it; N counts the pairs of entities that labels join, none with the centre, and N(l) one more.
+        """
+        found = np.empty((len(centres), limit), np.int32)
+        kinship = np.empty((len(centres), limit), np.float32)
+        counts = np.empty(len(centres), np.int64)
+        size = 2 * len(self.frequencies)
+        offsets = np.searchsorted(self.keys, size * np.arange(size + 1))
+        table = offsets, self.keys - size * np.repeat(np.arange(size), np.diff(offsets)), self.pairs, self.frequencies
+        rows = around.offsets, around.entities, around.labels
+
+        def some(start: int, stop: int) -> None:
+            find_parallels(*table, *rows, centres, labels, found, kinship, counts, start, stop)
+
+        in_parallel(some, len(centres), COST * (len(around.entities) // max(len(around), 1) + 1))
+        there = np.arange(limit) < counts[:, None]
+        return np.concatenate([[0], np.cumsum(counts)]), found[there], kinship[there]
+
+
+def label_pairs(neighbours: Neighbours) -> Numbers:
+    """Each ordered pair of labels (l, a) that join the same two entities, as l · 2R + a."""
+    found = np.empty(count_pairs(neighbours.offsets, neighbours.entities), np.int64)
+    place_pairs(neighbours.offsets, neighbours.entities, neighbours.labels, 2 * neighbours.relations, found)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def count_pairs(offsets: Numbers, entities: Rows) -> int:
+    """How many ordered pairs of labels join the same two entities."""
+    pairs = 0
+    for centre in range(len(offsets) - 1):
+        first = offsets[centre]
+        for edge in range(offsets[centre], offsets[centre + 1]):
+            if entities[edge] != entities[first]:
+                first = edge
+            pairs += 2 * (edge - first)  # with those before it, in both orders
+    return pairs
+
+
+@numba.njit(nogil=True, cache=True)
+def place_pairs(offsets: Numbers, entities: Rows, labels: Rows, size: int, keys: Numbers) -> None:
+    """Writes each pair (l, a) as the number l · size + a."""
+    place = 0
+    for centre in range(len(offsets) - 1):
+        first = offsets[centre]
+        for edge in range(offsets[centre], offsets[centre + 1]):
+            if entities[edge] != entities[first]:
+                first = edge
+            for other in range(first, edge):
+                keys[place] = np.int64(labels[edge]) * size + labels[other]
+                keys[place + 1] = np.int64(labels[other]) * size + labels[edge]
+                place += 2
+
+
+@numba.njit(nogil=True, cache=True)
+def find_parallels(  # type: ignore[no-untyped-def]
+    table_offsets, table_labels, table_pairs, frequencies, offsets, entities, edge_labels,
+    centres, labels, found, kinship, counts, start, stop,
+):  # fmt: skip
+    relations = len(frequencies)
+    size = 2 * relations
+    joined, degrees = np.zeros(size, np.int64), np.zeros(relations, np.int64)  # N(l, a) of the query's l; own edges
+    for query in range(start, stop):
+        centre, label = centres[query], labels[query]
+        begin, end = offsets[centre], offsets[centre + 1]
+        for entry in range(table_offsets[label], table_offsets[label + 1]):
+            joined[table_labels[entry]] = table_pairs[entry]
+
+        # Nothing that touches the centre counts.
+        inverse = (label + relations) % size
+        first = begin
+        while first < end:
+            itself = entities[first] == centre
+            after, has, has_inverse = first, False, False
+            while after < end and entities[after] == entities[first]:
+                has |= edge_labels[after] == label
+                has_inverse |= edge_labels[after] == inverse
+                after += 1
+            for edge in range(first, after):
+                other = edge_labels[edge]
+                if not itself or other < relations:  # a loop is an edge of both directions
+                    degrees[other % relations] += 1
+                if has:
+                    joined[other] -= 1
+                if has_inverse and not itself:  # the same pair as seen from the other end
+                    joined[(other + relations) % size] -= 1
+            first = after
+
+        # The sums over the labels that lead to each neighbour.
+        neighbours, sums = np.empty(end - begin, np.int32), np.empty(end - begin, np.float64)
+        count = 0
+        of_label = frequencies[label % relations] - degrees[label % relations] + 1
+        for edge in range(begin, end):
+            other = edge_labels[edge]
+            if other == label or entities[edge] == centre or joined[other] <= 0:
+                continue
+            of_other = frequencies[other % relations] - degrees[other % relations] + 1
+            kin = joined[other] / np.sqrt(of_label * of_other)
+            if count and neighbours[count - 1] == entities[edge]:
+                sums[count - 1] += kin
+            else:
+                neighbours[count], sums[count] = entities[edge], kin
+                count += 1
+        order = np.argsort(-sums[:count], kind="mergesort")[: found.shape[1]]  # of equal ones the lower row
+        counts[query] = len(order)
+        for place in range(len(order)):
+            found[query, place], kinship[query, place] = neighbours[order[place]], sums[order[place]]
+
+        for entry in range(table_offsets[label], table_offsets[label + 1]):
+            joined[table_labels[entry]] = 0
+        for edge in range(begin, end):
+            joined[edge_labels[edge]], joined[(edge_labels[edge] + relations) % size] = 0, 0
+            degrees[edge_labels[edge] % relations] = 0
