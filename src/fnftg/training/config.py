@@ -165,7 +165,7 @@ BEYOND: dict[str, Any] = {
         "text": {"dropout": 0.2},
         "score": "cosine",
         "graph": {"signature": True},
-        "votes": {"lookalikes": 100, "answers": 100},
+        "votes": {"lookalikes": 100, "answers": 100, "parallels": True},
         "loops": False,
     },
     "training": {"epochs": 8, "max_steps": 1100, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},
@@ -176,7 +176,12 @@ FOR_WN18RR: dict[str, Any] = {
     "training": {"validate_every": 8},
 }
 FOR_FB15K237: dict[str, Any] = {
-    "model": {"text": {"dropout": 0.1}, "graph": {"dropout": 0.2}, "ego": {"limit": 30}},
+    "model": {
+        "text": {"dropout": 0.1},
+        "graph": {"dropout": 0.2},
+        "ego": {"limit": 30},
+        "votes": {"evaluation_lookalikes": 1000},
+    },
     "training": {"validate_every": 1},
 }
 PAPER_TEXT = {"training": "finetune", "query": "text", "pooling": "cls"}
