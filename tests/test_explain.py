@@ -220,6 +220,32 @@ def test_who_voted_are_the_lookalikes_with_the_answer_and_votes_are_all_that_is_
     assert shown, "some did"
 
 
+def test_what_joins_the_two_already_is_named_with_what_it_adds(tmp_path: Path) -> None:
+    model = random_model(score="cosine", votes=VotesConfig(lookalikes=4, parallels=True, weight=0.3))
+    predictor = load(made_run(tmp_path, model))
+    silent = copy.deepcopy(predictor.model)
+    silent.voting.parallels = False  # type: ignore[union-attr]
+    shown = 0
+    for head, relation, tail in GRAPH.triples("test").tolist()[:40]:
+        found = explained(predictor, head, relation, tail)
+        alone = explained(replace(predictor, model=silent), head, relation, tail)
+        expected = {
+            (GRAPH.relations.ids[r], "out" if (h, t) == (head, tail) else "in")
+            for h, r, t in GRAPH.all_triples().tolist()
+            if {h, t} == {head, tail} and (h, r, t) != (head, relation, tail) and head != tail
+        }
+        assert (
+            found.parallels is not None
+            and {(edge.relation, edge.direction) for edge in found.parallels.edges} == expected
+        )
+        assert found.parallels.score_without == pytest.approx(alone.score, abs=1e-6)
+        assert found.parallels.effect == pytest.approx(found.score - alone.score, abs=1e-6)
+        assert found.parallels.rank_without == alone.rank
+        assert expected or found.parallels.effect == 0, "nothing joins them"
+        shown += found.parallels.effect > 0
+    assert shown, "something does"
+
+
 @pytest.mark.parametrize("layers", [1, 2])
 def test_attention_sums_to_one_and_is_what_the_layer_reads_with(layers: int) -> None:
     torch.manual_seed(1)

@@ -7,7 +7,7 @@ one word of a text, all of them in one batch. The other edges stay as they were 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -107,6 +107,16 @@ class VotesReason:
 
 
 @dataclass(frozen=True)
+class ParallelsReason:
+    """What edges that join the entity with the answer already add to its score."""
+
+    effect: float
+    score_without: float  # without any parallels
+    rank_without: float
+    edges: list[Step]  # but the one asked for
+
+
+@dataclass(frozen=True)
 class Near:
     """A triple of the training split with the same relation, both of whose ends are near."""
 
@@ -132,6 +142,7 @@ class Explanation:
     query: Side
     candidate: Side
     votes: VotesReason | None  # of systems that count any
+    parallels: ParallelsReason | None
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
@@ -186,7 +197,21 @@ def explain(
         taken = np.union1d(taken, [centre])
     extras = vote_extras(model, visible, centres[:1], labels[:1])
     counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
-    plain = table.counts(model, points[:1], vectors[1:], answer, taken, Extras.nothing(1), MEMORY)
+
+    votes = visible.votes(model.votes, centres[:1], labels[:1])
+    of_votes, of_parallels = None, None
+    if votes is not None:
+        none = np.zeros_like(votes.near)
+        plain = [
+            table.counts(
+                model, points[:1], vectors[1:], answer, taken, Extras.of(model, visible.texts, labels[:1], rest), MEMORY
+            )
+            for rest in (replace(votes, near=none, nearer=none), replace(votes, kinship=none))
+        ]
+        if model.votes.lookalikes:
+            of_votes = votes_reason(predictor, counts, plain[0], centre, answer, labels[:1])
+        if model.votes.parallels:
+            of_parallels = parallels_reason(predictor, counts, plain[1], centre, answer, int(labels[0]))
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -216,7 +241,8 @@ def explain(
         probability,
         sides[0],
         sides[1],
-        votes_reason(predictor, counts, plain, centre, answer, labels[:1]),
+        of_votes,
+        of_parallels,
         nearest_triples(graph, table, (head, relation, tail), ends, nearest),
     )
 
@@ -335,17 +361,12 @@ def named_relation(graph: KnowledgeGraph, row: int) -> Named:
 def edge_reasons(
     graph: KnowledgeGraph, ego: EgoGraphs, paid: npt.NDArray[np.float64] | None, counts: Counts, part: slice
 ) -> list[EdgeReason]:
-    count = len(graph.relations)
     ranks = mean_ranks(counts.better, counts.equal)[part]
     second = np.full(len(ego.labels), -1) if ego.second_labels is None else ego.second_labels
     found = [
         EdgeReason(
             named(graph, int(ego.neighbours[place])),
-            [
-                Step(graph.relations.ids[int(label % count)], "out" if label < count else "in")
-                for label in (ego.labels[place], second[place])
-                if label >= 0
-            ],
+            [step(graph, int(label)) for label in (ego.labels[place], second[place]) if label >= 0],
             None if paid is None else paid[:, place].tolist(),
             float(counts.scores[0] - score),
             float(score),
@@ -366,11 +387,9 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
 
 def votes_reason(
     predictor: Predictor, counts: Counts, plain: Counts, centre: int, answer: int, label: Integers
-) -> VotesReason | None:
+) -> VotesReason:
     """By the counts with votes and without; who voted are the lookalikes with the same answer."""
     number = predictor.model.votes.lookalikes_at_evaluation
-    if not number:
-        return None
     rows, cosines = (found[0] for found in predictor.visible.texts.lookalikes(number)(np.array([centre], np.int32)))
     rows, cosines = rows[rows >= 0], cosines[rows >= 0]
     offsets, answers = predictor.known(rows, np.repeat(label, len(rows)))
@@ -381,6 +400,26 @@ def votes_reason(
         float(mean_ranks(plain.better, plain.equal)[0]),
         [Voter(named(predictor.graph, int(rows[place])), float(cosines[place])) for place in have],
     )
+
+
+def parallels_reason(
+    predictor: Predictor, counts: Counts, plain: Counts, centre: int, answer: int, label: int
+) -> ParallelsReason:
+    """By the counts with parallels and without."""
+    edges, neighbours = predictor.visible.neighbours, predictor.visible.neighbours.entities
+    row = slice(edges.offsets[centre], edges.offsets[centre + 1])
+    labels = edges.labels[row][neighbours[row] == answer]
+    return ParallelsReason(
+        float(counts.scores[0] - plain.scores[0]),
+        float(plain.scores[0]),
+        float(mean_ranks(plain.better, plain.equal)[0]),
+        [step(predictor.graph, int(other)) for other in labels if other != label and centre != answer],
+    )
+
+
+def step(graph: KnowledgeGraph, label: int) -> Step:
+    count = len(graph.relations)
+    return Step(graph.relations.ids[label % count], "out" if label < count else "in")
 
 
 def nearest_triples(

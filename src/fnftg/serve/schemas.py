@@ -239,6 +239,10 @@ class VotesOut(Reason):
     voters: list[VoterOut]
 
 
+class ParallelsOut(Reason):
+    edges: list[StepOut]
+
+
 class NearOut(BaseModel):
     head: Named
     tail: Named
@@ -259,6 +263,7 @@ class Explained(BaseModel):
     query: SideOut
     candidate: SideOut
     votes: VotesOut | None
+    parallels: ParallelsOut | None
     nearest: list[NearOut]
 
 

@@ -110,6 +110,11 @@ def print_reasons(found: Any) -> None:
         note = f"Together they add {found.votes.effect:+.4f}; without votes the rank is {found.votes.rank_without:,g}."
         title = f"lookalikes of {found.query.entity.name} with the same answer"
         print_table(title, ["lookalike", "similarity"], rows, note)
+    if found.parallels is not None and found.parallels.edges:
+        alone = f"{found.parallels.rank_without:,g}"
+        note = f"Together they add {found.parallels.effect:+.4f}; without parallels the rank is {alone}."
+        rows = [(steps_of([edge]),) for edge in found.parallels.edges]
+        print_table(f"what joins {found.query.entity.name} with the answer already", ["edge"], rows, note)
     if found.nearest:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
@@ -129,6 +134,9 @@ def print_short(found: Any) -> None:
     if found.votes is not None and found.votes.voters:
         names = ", ".join(voter.entity.name for voter in found.votes.voters[:SHORT])
         lines.append(("votes of lookalikes", f"{names} ({found.votes.effect:+.3g})"))
+    if found.parallels is not None and found.parallels.edges:
+        edges = ", ".join(steps_of([edge]) for edge in found.parallels.edges[:SHORT])
+        lines.append(("joined already by", f"{edges} ({found.parallels.effect:+.3g})"))
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("alike in training", ", ".join(near)))
@@ -139,7 +147,11 @@ def print_short(found: Any) -> None:
 
 def way_of(edge: Any) -> str:
     """An edge as its relations, with their directions, and the neighbour."""
-    return " ".join([*(f"{ARROWS[step.direction]} {step.relation}" for step in edge.steps), edge.neighbour.name])
+    return f"{steps_of(edge.steps)} {edge.neighbour.name}"
+
+
+def steps_of(steps: Any) -> str:
+    return " ".join(f"{ARROWS[step.direction]} {step.relation}" for step in steps)
 
 
 def own_words(own: list[float]) -> str:

@@ -69,6 +69,7 @@ function painted(graph, found) {
     picture(graph, found, relation),
     h("div", { class: "columns" }, words(found, "query"), words(found, "candidate")),
     voters(found),
+    parallels(graph, found),
     nearest(found, relation),
   ];
 }
@@ -228,6 +229,20 @@ function voters(found) {
       { class: "remark" },
       `${counted(all.length, "lookalike")}, ${signed(effect)} to the score; without votes: rank ${rank(without)}.`,
     ),
+  );
+}
+
+function parallels(graph, found) {
+  if (!found.parallels?.edges.length) return "";
+  const { effect, rank_without: without, edges } = found.parallels;
+  const row = ({ relation, direction }) =>
+    h("li", {}, h("span", {}, spoken(graph.relationName(relation)), direction === "out" ? " →" : " ←"));
+  return h(
+    "section",
+    {},
+    h("h3", {}, "What joins the two already"),
+    h("ol", { class: "nearest" }, edges.map(row)),
+    h("p", { class: "remark" }, `${signed(effect)} to the score; without parallels: rank ${rank(without)}.`),
   );
 }
 
