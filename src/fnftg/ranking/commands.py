@@ -22,6 +22,7 @@ def evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg evaluate animals-run --protocol strict --save-ranks ranks.parquet",
         "fnftg evaluate animals-run --split val --hidden pair --json",
         "fnftg evaluate fir-run --relations unseen",
+        "fnftg evaluate fir-run --relations unseen --graph WN18RR_IND",
         "torchrun --standalone --nproc-per-node 2 -m fnftg evaluate animals-run",
     )
     add_run(parser)
@@ -57,7 +58,8 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
         raise FnftgError(f"{chosen.save_ranks} exists already: choose another name, or replace it with --force.")
     memory, processes = parse_size(chosen.memory), Processes.started()
     run, model, graph = opened(chosen)
-    relations = chosen_relations(graph, chosen.relations)
+    of_training = chosen.relations in ("seen", "unseen") and chosen.graph and run.is_run
+    relations = chosen_relations(graph, chosen.relations, run.graph() if of_training else graph)
     texts = model.texts(graph, data_home() / "texts")
     asked = (model, graph, texts, chosen.split, rules, chosen.sample, relations, memory)
     ranking = rank_split(*asked, processes)
@@ -145,15 +147,15 @@ def opened(chosen: Any) -> tuple[Any, Any, Any]:
     return run, model, open_graph(chosen.graph) if chosen.graph else run.graph()
 
 
-def chosen_relations(graph: Any, which: str | None) -> list[int] | None:
-    """Rows of the relations that are ranked; all if none is chosen."""
+def chosen_relations(graph: Any, which: str | None, trained: Any) -> list[int] | None:
+    """Rows of the relations that are ranked; all if none is chosen. Seen are those in train of the graph `trained`."""
     import numpy as np
 
     if which is None:
         return None
     if which in ("seen", "unseen"):
-        seen = np.isin(np.arange(len(graph.relations)), graph.triples("train")[:, 1])
-        return [int(row) for row in np.flatnonzero(seen if which == "seen" else ~seen)]
+        met = {trained.relations.ids[row] for row in np.unique(trained.triples("train")[:, 1]).tolist()}
+        return [row for row, name in enumerate(graph.relations.ids) if (name in met) == (which == "seen")]
     rows = {name: graph.relations.find(name) for name in which.split(",")}
     for name, row in rows.items():
         if row is None:
