@@ -20,7 +20,6 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.predictor import EgoConfig, Visible
 from fnftg.models.reading import relation_prints
 from fnftg.models.voting import VotesConfig
-from fnftg.ranking.commands import chosen_relations
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 
@@ -212,19 +211,6 @@ def test_relations_are_met_by_their_texts_whatever_their_place() -> None:
         model.texts(turned), np.array([turned.relations.find(name) for name in ("first", "second", "third")])
     )
     assert np.isin(prints, model.voting.met.numpy()).tolist() == [True, True, False]
-
-
-def test_unseen_relations_are_those_of_training_in_whatever_graph_they_are_asked_for() -> None:
-    first = int(GRAPH.triples("train")[0, 1])
-    kept = [triple for triple in GRAPH.triples("train").tolist() if triple[1] != first]
-    trained = KnowledgeGraph.from_triples(
-        {"train": [(f"e{h:02}", GRAPH.relations.ids[r], f"e{t:02}") for h, r, t in kept]},
-        {f"e{row:02}": "an entity" for row in range(40)},
-        {"r9": "one that is not asked for", **{name: "a relation" for name in GRAPH.relations.ids}},
-    )
-    assert chosen_relations(GRAPH, "unseen", trained) == [first]
-    assert chosen_relations(GRAPH, "seen", trained) == [row for row in range(3) if row != first]
-    assert chosen_relations(GRAPH, "unseen", GRAPH) == []
 
 
 def test_parallels_of_edges_in_one_direction_are_refused() -> None:

@@ -32,6 +32,7 @@ from fnftg.kg import KnowledgeGraph
 from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
 from fnftg.models.scoring import SCORES, ScoreName
 from fnftg.ranking import embedding, evaluation
+from fnftg.ranking.commands import chosen_relations
 from fnftg.ranking.embedding import candidate_table
 from fnftg.ranking.evaluation import rank_split, split_metrics
 from fnftg.ranking.metrics import intervals, metric_values, named, pykeen_metrics
@@ -533,3 +534,14 @@ def test_unknown_protocol_and_empty_split_are_refused() -> None:
     without = graph.with_splits({"train": graph.triples("train")}, {})
     with pytest.raises(FnftgError, match="no triples in val"):
         split_metrics(model, without, texts_of(without), "val", protocol("paper"))
+
+
+def test_unseen_relations_are_those_of_training_in_whatever_graph_they_are_asked_for() -> None:
+    texts, relations = {"a": "one", "b": "two"}, {"r": "first", "s": "second", "t": "third"}
+    triples = [("a", "t", "b"), ("a", "s", "b"), ("b", "r", "a")]
+    whole = KnowledgeGraph.from_triples({"train": triples}, texts, relations)
+    trained = KnowledgeGraph.from_triples({"train": [("a", "r", "b")], "test": triples[:2]}, texts, relations)
+    rows = {name: whole.relations.find(name) for name in relations}
+    assert chosen_relations(whole, "unseen", trained) == sorted([rows["s"], rows["t"]])  # type: ignore[type-var]
+    assert chosen_relations(whole, "seen", trained) == [rows["r"]]
+    assert chosen_relations(whole, "unseen", whole) == []
