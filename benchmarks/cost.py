@@ -41,7 +41,8 @@ def draw(points: list[tuple[str, float, float]], lines: dict[str, float], path: 
         for axes, (time, accuracy) in zip(panels, ((1.0, 1.0), best[1:]), strict=True):
             axes.plot([x / time for _, x, _ in points], [y / accuracy for _, _, y in points], "o", color=BLUE)
             for name, x, y in points:
-                axes.annotate(name, (x / time, y / accuracy), (8, -4), textcoords="offset points")
+                below = (6, -14)  # clear of a line through the point
+                axes.annotate(name, (x / time, y / accuracy), below, textcoords="offset points")
             for name, height in lines.items():
                 axes.axhline(height / accuracy, color=GREY, linestyle="--", linewidth=1)
                 axes.annotate(name, (0, height / accuracy), (4, 3), textcoords="offset points", color=GREY)
