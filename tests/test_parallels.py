@@ -169,7 +169,7 @@ def test_more_lookalikes_vote_in_evaluation_than_in_training() -> None:
     model = model_with(lookalikes=2, evaluation_lookalikes=9)
     visible = Visible.of(model, model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    few, many = (visible.votes(model.votes, heads, relations, False, training) for training in (True, False))
+    few, many = (visible.votes(model.votes, heads, relations, "pair", training) for training in (True, False))
     assert few is not None and many is not None and many.near.sum() > few.near.sum()
     rows, _ = visible.texts.lookalikes(9)(heads)
     assert np.array_equal(visible.texts.lookalikes(2)(heads)[0], rows[:, :2])

@@ -74,27 +74,15 @@ class Parallels:
 
 def label_pairs(neighbours: Neighbours) -> Numbers:
     """Each ordered pair of labels (l, a) that join the same two entities, as l · 2R + a."""
-    found = np.empty(count_pairs(neighbours.offsets, neighbours.entities), np.int64)
-    place_pairs(neighbours.offsets, neighbours.entities, neighbours.labels, 2 * neighbours.relations, found)
+    rows = neighbours.offsets, neighbours.entities, neighbours.labels, 2 * neighbours.relations
+    found = np.empty(place_pairs(*rows, np.empty(0, np.int64)), np.int64)
+    place_pairs(*rows, found)
     return found
 
 
 @numba.njit(nogil=True, cache=True)
-def count_pairs(offsets: Numbers, entities: Rows) -> int:
-    """How many ordered pairs of labels join the same two entities."""
-    pairs = 0
-    for centre in range(len(offsets) - 1):
-        first = offsets[centre]
-        for edge in range(offsets[centre], offsets[centre + 1]):
-            if entities[edge] != entities[first]:
-                first = edge
-            pairs += 2 * (edge - first)  # with those before it, in both orders
-    return pairs
-
-
-@numba.njit(nogil=True, cache=True)
-def place_pairs(offsets: Numbers, entities: Rows, labels: Rows, size: int, keys: Numbers) -> None:
-    """Writes each pair (l, a) as the number l · size + a."""
+def place_pairs(offsets: Numbers, entities: Rows, labels: Rows, size: int, keys: Numbers) -> int:
+    """Writes each pair (l, a) as l · size + a, as far as there is room; returns how many there are."""
     place = 0
     for centre in range(len(offsets) - 1):
         first = offsets[centre]
@@ -102,9 +90,11 @@ def place_pairs(offsets: Numbers, entities: Rows, labels: Rows, size: int, keys:
             if entities[edge] != entities[first]:
                 first = edge
             for other in range(first, edge):
-                keys[place] = np.int64(labels[edge]) * size + labels[other]
-                keys[place + 1] = np.int64(labels[other]) * size + labels[edge]
+                if place < len(keys):
+                    keys[place] = np.int64(labels[edge]) * size + labels[other]
+                    keys[place + 1] = np.int64(labels[other]) * size + labels[edge]
                 place += 2
+    return place
 
 
 @numba.njit(nogil=True, cache=True)

@@ -82,10 +82,11 @@ class Visible:
         return cls(texts, neighbours, answers, Parallels.of(neighbours) if model.votes.parallels else None)
 
     def votes(
-        self, config: VotesConfig, centres: Integers, labels: Integers, parallels: bool = True, training: bool = False
+        self, config: VotesConfig, centres: Integers, labels: Integers, hidden: str = "target", training: bool = False
     ) -> Votes | None:
-        """What the lookalikes of the centres (q,) answer to the same questions and, if wanted, which edges of the
-        centres are parallel to an answer, but in training; None where neither counts."""
+        """What the lookalikes of the centres (q,) answer to the same questions, and which edges of the centres are
+        parallel to an answer; None where neither counts. Parallels are left out in training, and where every edge of
+        a pair is hidden from its query: then none could speak for the true answer."""
         if not config.counted:
             return None
         votes = Votes.none(len(centres))
@@ -93,7 +94,7 @@ class Visible:
             assert self.answers is not None
             lookalikes = self.texts.lookalikes(config.lookalikes if training else config.lookalikes_at_evaluation)
             votes = Votes.of(lookalikes, self.answers, centres, labels, config.answers)
-        if self.parallels is not None and parallels and not training:
+        if self.parallels is not None and hidden != "pair" and not training:
             votes = votes.beside(*self.parallels(self.neighbours, centres, labels, config.answers))
         return votes
 

@@ -26,7 +26,7 @@ from fnftg.models.predictor import Integers
 from fnftg.predict.tables import PatchedTable
 from fnftg.ranking.calibration import margins
 from fnftg.ranking.counting import Counts
-from fnftg.ranking.extras import Extras, vote_extras
+from fnftg.ranking.extras import Extras
 from fnftg.ranking.metrics import mean_ranks
 from fnftg.ranking.queries import loopless
 from fnftg.text.transformer import GraphTexts
@@ -195,10 +195,9 @@ def explain(
     taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
     if not model.loops and loopless(graph)[labels[0]]:
         taken = np.union1d(taken, [centre])
-    extras = vote_extras(model, visible, centres[:1], labels[:1])
-    counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
-
     votes = visible.votes(model.votes, centres[:1], labels[:1])
+    extras = Extras.nothing(1) if votes is None else Extras.of(model, visible.texts, labels[:1], votes)
+    counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
     of_votes, of_parallels = None, None
     if votes is not None:
         none = np.zeros_like(votes.near)

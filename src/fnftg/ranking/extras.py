@@ -71,9 +71,8 @@ class Extras:
 def vote_extras(
     model: LinkPredictor, visible: Visible, centres: Integers, labels: Integers, hidden: str = "target"
 ) -> Extras:
-    """What votes and parallels add to scores of the queries (q,), if the model counts any. Where all edges of a pair
-    are hidden from the queries, no parallel can speak for their answers: none is counted."""
-    votes = visible.votes(model.votes, centres, labels, parallels=hidden != "pair")
+    """What votes and parallels add to scores of the queries (q,), if the model counts any."""
+    votes = visible.votes(model.votes, centres, labels, hidden)
     return Extras.nothing(len(centres)) if votes is None else Extras.of(model, visible.texts, labels, votes)
 
 
