@@ -224,7 +224,7 @@ def test_what_joins_the_two_already_is_named_with_what_it_adds(tmp_path: Path) -
     model = random_model(score="cosine", votes=VotesConfig(lookalikes=4, parallels=True, weight=0.3))
     predictor = load(made_run(tmp_path, model))
     silent = copy.deepcopy(predictor.model)
-    silent.voting.parallels = False  # type: ignore[union-attr]
+    silent.voting.bonds = []  # type: ignore[union-attr]
     shown = 0
     for head, relation, tail in GRAPH.triples("test").tolist()[:40]:
         found = explained(predictor, head, relation, tail)
@@ -244,6 +244,28 @@ def test_what_joins_the_two_already_is_named_with_what_it_adds(tmp_path: Path) -
         assert expected or found.parallels.effect == 0, "nothing joins them"
         shown += found.parallels.effect > 0
     assert shown, "something does"
+
+
+def test_that_a_text_names_the_other_end_is_told_with_what_it_adds(tmp_path: Path) -> None:
+    texts = TEXTS | {"e00": "red thing, and Lonely", "e01": "blue thing, never lonely"}  # which e05 is called
+    graph = KnowledgeGraph.from_triples(
+        {"train": [*NAMED[:200], ("e01", "r0", "e05")], "val": NAMED[200:230], "test": NAMED[230:]},
+        texts,
+        {f"r{i}": f"relation {i}" for i in range(3)},
+    )
+    triple = graph.rows("e00", "r0", "e05")
+    model = random_model(score="cosine", votes=VotesConfig(mentions=True, weight=0.3))
+    predictor = load(made_run(tmp_path, model, graph))
+    silent = copy.deepcopy(predictor.model)
+    silent.voting.bonds = []  # type: ignore[union-attr]
+    found, alone = (explained(replace(predictor, model=one), *triple) for one in (predictor.model, silent))
+    assert found.mentions is not None and (found.mentions.names, found.mentions.named) == (True, False)
+    assert found.mentions.score_without == pytest.approx(alone.score, abs=1e-6)
+    assert found.mentions.effect == pytest.approx(found.score - alone.score, abs=1e-6)
+    assert found.mentions.rank_without == alone.rank and found.mentions.effect > 0
+    other = explained(predictor, *graph.rows("e00", "r0", "e07"))
+    assert other.mentions is not None and not other.mentions.names and not other.mentions.named
+    assert other.mentions.effect == 0
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -78,7 +78,7 @@ def make_run(folder: Path) -> Path:
     encoder = load_encoder("scratch:L-1_H-32_A-2", GraphLines(graph))
     torch.manual_seed(0)
     text = TextConfig(encoder=encoder.name, width=16, training="frozen", query="vector")
-    votes = VotesConfig(lookalikes=6, weight=0.5, parallels=True)
+    votes = VotesConfig(lookalikes=6, weight=0.5, parallels=True, mentions=True)
     model = FnF(FnFConfig(text=text, ego=EgoConfig(limit=40, evaluation_limit=40), votes=votes), encoder).eval()
     (folder / "otters").mkdir()
     save_pretrained(model, folder / "otters" / "checkpoint")
@@ -396,6 +396,9 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     assert found.parallels is not None and found.parallels.edges, "an edge joins the two already"
     joined = dialog.locator("section", has_text="What joins the two already").locator("li")
     expect(joined).to_have_count(len(found.parallels.edges))
+    assert found.mentions is not None and found.mentions.names, "the otter's text names its kind"
+    said = dialog.locator("section", has_text="What the texts say").locator("li")
+    expect(said).to_have_text([f"The text of otter names {answer.name}."])
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(page).to_have_url(re.compile("relation=_hypernym$"))

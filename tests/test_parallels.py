@@ -118,7 +118,7 @@ def test_neighbours_stand_beside_the_votes_each_once(data: st.DataObject) -> Non
 
     voted, kin = some(), some()
     offsets, entities, mass = ragged(voted)
-    both = Votes(offsets, entities, mass, 2 * mass, 0 * mass).beside(*ragged(kin))
+    both = Votes(offsets, entities, mass, 2 * mass, 0 * mass, 3 * mass).beside("kinship", *ragged(kin))
     for query in range(3):
         part = slice(both.offsets[query], both.offsets[query + 1])
         rows = both.entities[part].tolist()
@@ -126,6 +126,7 @@ def test_neighbours_stand_beside_the_votes_each_once(data: st.DataObject) -> Non
         assert both.near[part].tolist() == [voted[query].get(row, 0) for row in rows]
         assert both.nearer[part].tolist() == [2 * voted[query].get(row, 0) for row in rows]
         assert both.kinship[part].tolist() == [kin[query].get(row, 0) for row in rows]
+        assert both.mentioned[part].tolist() == [3 * voted[query].get(row, 0) for row in rows]
 
 
 # In a model
@@ -144,7 +145,7 @@ def model_with(**votes: object) -> FnF:
 
 def test_parallels_change_ranks_but_where_the_pair_is_hidden() -> None:
     model, plain = model_with(lookalikes=4), random_model(score="cosine", votes=VotesConfig(lookalikes=4, weight=0.5))
-    plain.load_state_dict({name: value for name, value in model.state_dict().items() if "kin_" not in name})
+    plain.load_state_dict({name: value for name, value in model.state_dict().items() if "bond_" not in name})
     texts = model.texts(GRAPH)
     ranks = {
         name: [rank_split(one, GRAPH, texts, "val", protocol(name)).ranks for one in (model, plain)]
@@ -192,7 +193,7 @@ def test_what_was_learned_of_some_relations_changes_no_weight_of_others() -> Non
     model.meet(texts, np.array([relation]))
     with torch.no_grad():
         model.voting.of_relation.weight.normal_()
-        model.voting.kin_of_relation.normal_()
+        model.voting.bond_of_relation.normal_()
     of_it = torch.from_numpy((triples[:, 1] == relation)[votes.queries])
     assert of_it.any() and not of_it.all()
     assert torch.equal(added()[~of_it], common[~of_it]) and not torch.allclose(added()[of_it], common[of_it])

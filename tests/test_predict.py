@@ -210,7 +210,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "cosine": {"score": "cosine", "graph__signature": True},
     "votes": {"score": "cosine", "votes": VotesConfig(lookalikes=6, answers=9)},
     "parallels": {"score": "cosine", "votes": VotesConfig(parallels=True, weight=1.0)},
-    "votes, parallels": {"score": "cosine", "votes": VotesConfig(3, 7, answers=9, parallels=True)},
+    "mentions": {"score": "cosine", "votes": VotesConfig(mentions=True, weight=1.0)},
+    "all of these": {"score": "cosine", "votes": VotesConfig(3, 7, answers=9, parallels=True, mentions=True)},
     "two hops": {"ego__hops": 2, "ego__second_limit": 200},
     "outgoing": {"ego__directions": "out"},
     "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},
@@ -232,7 +233,9 @@ def test_new_entity_has_the_answers_of_the_same_entity_imported(changes: dict[st
     other = NewEntity("a second one of the first kind", edges=[("_r_2", "e3")], id="other")
     linked = NewEntity("one of the first kind", [("_r_1", "e3"), ("_r_0", other)], [("_r_3", "e5")], id="new")
     other.edges.append(("_r_1", linked))  # type: ignore[attr-defined]
+    naming = "Kind, which is a twin of Entity 3 and of entity 12"  # names others, and is in the texts of all others
     cases: list[tuple[NewEntity, dict[str, str], list[tuple[str, str, str]]]] = [
+        (NewEntity(naming, [("_r_1", "e3")], id="new"), {"new": naming}, [("new", "_r_1", "e3")]),
         (NewEntity("a third kind", id="new"), {"new": "a third kind"}, []),
         (
             NewEntity("Entity of the first kind", [("_r_1", "e3"), ("_r_1", "e4")], id="new"),
@@ -270,7 +273,7 @@ def test_new_entity_has_the_answers_of_the_same_entity_imported(changes: dict[st
             assert answer.known == (("new", "_r_1", tail) in triples)
 
 
-@pytest.mark.parametrize("changes", [{}, {"score": "distmult"}, {"text__query": "text"}, MODELS["votes, parallels"]])
+@pytest.mark.parametrize("changes", [{}, {"score": "distmult"}, {"text__query": "text"}, MODELS["all of these"]])
 def test_new_relation_has_the_answers_of_the_same_relation_imported(changes: dict[str, Any], tmp_path: Path) -> None:
     model = small_model(**changes)
     predictor = fnftg.load(run_of(model, tmp_path))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from fnftg.text.lookalikes import NOBODY, Lookalikes
 
 Floats = npt.NDArray[np.float32]
 
-COLUMNS = ("entities", "near", "nearer", "kinship")
+COLUMNS = ("entities", "near", "nearer", "kinship", "mentioned")
 NEAR, NEARER = 4, 16  # powers of the similarity: a lookalike's weight, among many and among the nearest
 
 
@@ -41,6 +41,7 @@ class Votes:
     near: Floats  # (e,): the sum of similarity⁴ over the lookalikes that have this answer
     nearer: Floats  # (e,): of similarity¹⁶, which few of them count for
     kinship: Floats  # (e,): of the edges that lead to it already (see parallels.py)
+    mentioned: Floats  # (e,): how much it says that one of the two texts names the other entity (see naming.py)
 
     @classmethod
     def of(cls, lookalikes: Lookalikes, answers: Answers, centres: Rows, labels: Rows, limit: int) -> Votes:
@@ -53,28 +54,28 @@ class Votes:
         other = entities != centres[query]
         offsets = np.searchsorted(query[other], np.arange(len(centres) + 1))
         found = tally(offsets, entities[other], weight[other], (NEAR, NEARER), answers.entities, limit)
-        return cls(*found, np.zeros_like(found[2]))
+        return cls(*found, *2 * [np.zeros_like(found[2])])
 
     @classmethod
     def none(cls, queries: int) -> Votes:
         nothing = np.zeros(0, np.float32)
-        return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), nothing, nothing, nothing)
+        return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), *4 * [nothing])
 
-    def beside(self, offsets: Numbers, entities: Rows, kinship: Floats) -> Votes:
-        """With the kinship of neighbours of the asked entities, ragged like the votes; those without votes are last."""
+    def beside(self, column: Literal["kinship", "mentioned"], offsets: Numbers, entities: Rows, mass: Floats) -> Votes:
+        """With what else speaks for some entities, ragged like the votes; those without votes are last."""
         size = int(max(self.entities.max(initial=0), entities.max(initial=0))) + 1
         query, other_query = self.queries, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        voted, kin = query * size + self.entities, other_query * size + entities
-        _, of_voted, of_kin = np.intersect1d(voted, kin, assume_unique=True, return_indices=True)
-        both = self.kinship.copy()
-        both[of_voted] = kinship[of_kin]
-        more = np.setdiff1d(np.arange(len(kin)), of_kin)
+        voted, others = query * size + self.entities, other_query * size + entities
+        _, of_voted, of_others = np.intersect1d(voted, others, assume_unique=True, return_indices=True)
+        more = np.setdiff1d(np.arange(len(others)), of_others)
         query = np.concatenate([query, other_query[more]])
         order = np.argsort(query, kind="stable")
-        none = np.zeros(len(more), np.float32)
-        parts = (self.entities, entities[more]), (self.near, none), (self.nearer, none), (both, kinship[more])
+        columns = {name: np.pad(getattr(self, name), (0, len(more))) for name in COLUMNS}
+        columns["entities"][len(voted) :] = entities[more]
+        columns[column][len(voted) :] = mass[more]
+        columns[column][of_voted] = mass[of_others]
         starts = np.searchsorted(query[order], np.arange(len(offsets)))
-        return Votes(starts, *(np.concatenate(part)[order] for part in parts))
+        return Votes(starts, *(columns[name][order] for name in COLUMNS))
 
     @property
     def queries(self) -> Numbers:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.strings import ChainedStrings, StringList, Strings, search
@@ -188,6 +189,20 @@ class KnowledgeGraph:
         from fnftg.kg.comparing import same_graph
 
         return same_graph(self, other)
+
+
+def short_names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
+    """What `Vocabulary.name` says, for many rows."""
+    texts = pl.Series(vocabulary.texts.slice(start, stop), dtype=pl.String)
+    if vocabulary.names is None:
+        return first_words(texts)
+    names = pl.Series(vocabulary.names.slice(start, stop), dtype=pl.String)
+    return pl.select(pl.when(names != "").then(names).otherwise(first_words(texts))).to_series()
+
+
+def first_words(texts: pl.Series) -> pl.Series:
+    """What stands for a name where there is none: the beginning of the text."""
+    return texts.str.split(" -- ").list.first().str.split(", ").list.first().str.slice(0, 80)
 
 
 def one_line_strings(strings: Sequence[str], what: str) -> Strings:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.naming import Naming
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.parallels import Parallels
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
@@ -68,25 +69,35 @@ class Visible:
 
     texts: GraphTexts
     neighbours: Neighbours
-    answers: Answers | None = None  # the same edges by their labels, where lookalikes vote
+    answers: Answers | None = None  # the same edges by their labels, where lookalikes vote or mentions count
     parallels: Parallels | None = None  # and which labels go together, where that counts
+    naming: Naming | None = None  # and which go with texts that name the other end
 
     @classmethod
     def of(cls, model: LinkPredictor, texts: GraphTexts, triples: Triples) -> Visible:
         """What the model needs of these triples (n, 3)."""
         neighbours = Neighbours.of(triples, texts.entities, texts.relations, model.ego.directions)
-        answers = None
         if model.votes.lookalikes:
             texts.compare_all(max(model.votes.lookalikes, model.votes.lookalikes_at_evaluation))
-            answers = KnownAnswers.of(triples, texts.entities, texts.relations)
-        return cls(texts, neighbours, answers, Parallels.of(neighbours) if model.votes.parallels else None)
+        by_label = model.votes.lookalikes or model.votes.mentions
+        answers = KnownAnswers.of(triples, texts.entities, texts.relations) if by_label else None
+        return cls.counted(model, texts, neighbours, answers)
+
+    @classmethod
+    def counted(
+        cls, model: LinkPredictor, texts: GraphTexts, neighbours: Neighbours, answers: Answers | None
+    ) -> Visible:
+        """With what the model counts in these edges."""
+        parallels = Parallels.of(neighbours) if model.votes.parallels else None
+        naming = Naming.of(texts.mentions, neighbours) if model.votes.mentions else None
+        return cls(texts, neighbours, answers, parallels, naming)
 
     def votes(
         self, config: VotesConfig, centres: Integers, labels: Integers, hidden: str = "target", training: bool = False
     ) -> Votes | None:
-        """What the lookalikes of the centres (q,) answer to the same questions, and which edges of the centres are
-        parallel to an answer; None where neither counts. Parallels are left out in training, and where every edge of
-        a pair is hidden from its query: then none could speak for the true answer."""
+        """What the lookalikes of the centres (q,) answer to the same questions, which edges of the centres are
+        parallel to an answer, and whom texts name; None where nothing of this counts. Parallels and mentions are left
+        out in training, parallels also where every edge of a pair is hidden: then none speaks for the true answer."""
         if not config.counted:
             return None
         votes = Votes.none(len(centres))
@@ -95,7 +106,10 @@ class Visible:
             lookalikes = self.texts.lookalikes(config.lookalikes if training else config.lookalikes_at_evaluation)
             votes = Votes.of(lookalikes, self.answers, centres, labels, config.answers)
         if self.parallels is not None and hidden != "pair" and not training:
-            votes = votes.beside(*self.parallels(self.neighbours, centres, labels, config.answers))
+            votes = votes.beside("kinship", *self.parallels(self.neighbours, centres, labels, config.answers))
+        if self.naming is not None and not training:
+            assert self.answers is not None
+            votes = votes.beside("mentioned", *self.naming(self.answers, centres, labels))
         return votes
 
     def ego_graphs(

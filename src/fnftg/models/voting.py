@@ -1,4 +1,4 @@
-"""What votes of lookalikes and parallel edges add to scores: few weights, which the relation asked for may change.
+"""What votes of lookalikes, parallel edges and mentions add to scores: few weights, which the relation may change.
 
 How it changes them is learned from few relations, and does not hold for others. So whoever trains says which relations
 those are, by their texts; all others have the common weights.
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.votes import Votes
+from fnftg.ego.votes import Floats, Votes
 from fnftg.errors import FnftgError
 
-FEATURES, KIN_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Voting.kin_features`
-KIN = 3  # the weight of kinship at the start, in units of that of a vote
-RAREST = 0.01  # a share of the votes, or a kinship, below which an answer counts as if it had none
+FEATURES, BOND_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Voting.bond_features`
+BONDS = {"kinship": 3.0, "mentioned": 1.0}  # what binds two entities, its weight at the start, in units of a vote's
+RAREST = 0.01  # a share of the votes, or a bond, below which an answer counts as if it had none
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class VotesConfig:
         weight: of the votes at the start, in units of the score.
         parallels: edges that lead from the asked entity to an answer already count too (see ego/parallels.py). Not in
             training, where hardly a negative has any: their weights are the first ones until they are fitted on val.
+        mentions: entities that name the asked one in their texts, or are named in its text, count too (see
+            ego/naming.py). Not in training either.
         weighed: after training the weights are fitted once more, on the val split (see training/weighing.py).
     """
 
@@ -38,6 +40,7 @@ class VotesConfig:
     answers: int = 64
     weight: float = 0.1
     parallels: bool = False
+    mentions: bool = False
     weighed: bool = True
 
     def __post_init__(self) -> None:
@@ -53,7 +56,7 @@ class VotesConfig:
     @property
     def counted(self) -> bool:
         """Whether there is anything to add to scores."""
-        return self.lookalikes > 0 or self.parallels
+        return self.lookalikes > 0 or self.parallels or self.mentions
 
 
 NO_VOTES = VotesConfig()
@@ -69,10 +72,12 @@ class Voting(nn.Module):
         self.of_relation = nn.Linear(width, FEATURES, bias=False)
         nn.init.zeros_(self.of_relation.weight)
         self.common = nn.Parameter(torch.tensor([config.weight] * (FEATURES - 1) + [0.0]))
-        self.parallels = config.parallels
-        if config.parallels:  # no lots are drawn: the rest of the model starts as it would without them
-            self.kin_of_relation = nn.Parameter(torch.zeros(KIN_FEATURES, width))
-            self.kin_common = nn.Parameter(torch.tensor([KIN * config.weight, 0.0]))
+        counted = {"kinship": config.parallels, "mentioned": config.mentions}
+        self.bonds = [name for name in BONDS if counted[name]]
+        if self.bonds:  # no lots are drawn: the rest of the model starts as it would without them
+            starts = [weight for name in self.bonds for weight in (BONDS[name] * config.weight, 0.0)]
+            self.bond_of_relation = nn.Parameter(torch.zeros(BOND_FEATURES * len(self.bonds), width))
+            self.bond_common = nn.Parameter(torch.tensor(starts))
 
     def forward(self, relations: Tensor, prints: Tensor, votes: Votes) -> Tensor:
         """Vectors (q, d) and prints (q,) of relations asked for → what is added to the score of each answer, (e,)."""
@@ -80,9 +85,10 @@ class Voting(nn.Module):
         relations = self.norm(relations) * torch.isin(prints, self.met)[:, None]
         weights = self.common + self.of_relation(relations)  # (q, FEATURES)
         added: Tensor = (self.features(votes, query, len(relations)) * weights[query]).sum(1)
-        if self.parallels:
-            weights = self.kin_common + relations @ self.kin_of_relation.T  # (q, KIN_FEATURES)
-            added = added + (self.kin_features(votes, query, len(relations)) * weights[query]).sum(1)
+        if self.bonds:
+            weights = self.bond_common + relations @ self.bond_of_relation.T  # (q, 2 · bonds)
+            bonds = [self.bond_features(getattr(votes, name), query, len(relations)) for name in self.bonds]
+            added = added + (torch.cat(bonds, dim=1) * weights[query]).sum(1)
         return added
 
     def features(self, votes: Votes, query: Tensor, queries: int) -> Tensor:
@@ -92,10 +98,10 @@ class Voting(nn.Module):
         shares = [log_share(mass, query, queries) for mass in (near, nearer)]
         return torch.stack([*logs, *shares, (near > 0).float()], dim=1)
 
-    def kin_features(self, votes: Votes, query: Tensor, queries: int) -> Tensor:
-        """The kinship and its share of the query's, as logarithms: (e, 2)."""
-        kinship = torch.from_numpy(votes.kinship).to(query.device)
-        return torch.stack([torch.log(kinship / RAREST + 1), log_share(kinship, query, queries)], dim=1)
+    def bond_features(self, bond: Floats, query: Tensor, queries: int) -> Tensor:
+        """A bond (e,) and its share of the query's, as logarithms: (e, 2)."""
+        mass = torch.from_numpy(bond).to(query.device)
+        return torch.stack([torch.log(mass / RAREST + 1), log_share(mass, query, queries)], dim=1)
 
 
 def log_share(mass: Tensor, query: Tensor, queries: int) -> Tensor:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import torch
 
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.votes import Votes
-from fnftg.predict.growing import MoreAnswers
+from fnftg.kg.graph import first_words
+from fnftg.predict.growing import MoreAnswers, new_triples
 from fnftg.predict.questions import Answer, Asked
 from fnftg.predict.surroundings import Edges, Surroundings, changed_centres, edges_of, grown_parallels, joined
 from fnftg.ranking.answers import pair_scores
@@ -127,17 +129,24 @@ class Batch:
             votes = visible.votes(config, *asked)
             assert votes is not None
             return votes
-        votes = Votes.none(len(centres))
+        votes, answers = Votes.none(len(centres)), MoreAnswers.of(predictor.known, addition)
         if config.lookalikes:
             lookalikes = visible.texts.lookalikes(config.lookalikes_at_evaluation)
             if addition.entities:
                 assert self.texts.features is not None
                 new = self.entities(len(predictor.graph.entities) + np.arange(len(addition.entities)), question)
                 lookalikes = lookalikes.extended(self.texts.features.take(new.astype(np.int64)))
-            votes = Votes.of(lookalikes, MoreAnswers.of(predictor.known, addition), *asked, config.answers)
+            votes = Votes.of(lookalikes, answers, *asked, config.answers)
         if visible.parallels is not None:
             counted = grown_parallels(visible.parallels, visible.neighbours, *self.added_edges(question))
-            votes = votes.beside(*around.parallels(counted, *asked, config.answers))
+            votes = votes.beside("kinship", *around.parallels(counted, *asked, config.answers))
+        if visible.naming is not None:
+            mentions, texts = visible.naming.mentions, [entity.text for entity in addition.entities]
+            if texts:
+                mentions = mentions.extended(texts, first_words(pl.Series(texts)))
+            unknown = new_triples(predictor.known, addition)
+            naming = visible.naming.grown(mentions, unknown, self.relations_of(question))
+            votes = votes.beside("mentioned", *naming(answers, *asked))
         return votes
 
 

@@ -29,6 +29,7 @@ from fnftg.ranking.counting import Counts
 from fnftg.ranking.extras import Extras
 from fnftg.ranking.metrics import mean_ranks
 from fnftg.ranking.queries import loopless
+from fnftg.text.mentions import NAMED, NAMES
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
@@ -117,6 +118,17 @@ class ParallelsReason:
 
 
 @dataclass(frozen=True)
+class MentionsReason:
+    """What it adds to the score that one of the two texts names the other entity."""
+
+    effect: float
+    score_without: float  # without any mentions
+    rank_without: float
+    names: bool  # the text of the entity that is asked about names the answer
+    named: bool  # the text of the answer names the entity
+
+
+@dataclass(frozen=True)
 class Near:
     """A triple of the training split with the same relation, both of whose ends are near."""
 
@@ -143,6 +155,7 @@ class Explanation:
     candidate: Side
     votes: VotesReason | None  # of systems that count any
     parallels: ParallelsReason | None
+    mentions: MentionsReason | None
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
@@ -198,19 +211,26 @@ def explain(
     votes = visible.votes(model.votes, centres[:1], labels[:1])
     extras = Extras.nothing(1) if votes is None else Extras.of(model, visible.texts, labels[:1], votes)
     counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
-    of_votes, of_parallels = None, None
+    of_votes, of_parallels, of_mentions = None, None, None
     if votes is not None:
         none = np.zeros_like(votes.near)
         plain = [
             table.counts(
                 model, points[:1], vectors[1:], answer, taken, Extras.of(model, visible.texts, labels[:1], rest), MEMORY
             )
-            for rest in (replace(votes, near=none, nearer=none), replace(votes, kinship=none))
+            for rest in (
+                replace(votes, near=none, nearer=none),
+                replace(votes, kinship=none),
+                replace(votes, mentioned=none),
+            )
         ]
         if model.votes.lookalikes:
-            of_votes = votes_reason(predictor, counts, plain[0], centre, answer, labels[:1])
+            of_votes = votes_reason(predictor, without(counts, plain[0]), centre, answer, labels[:1])
         if model.votes.parallels:
-            of_parallels = parallels_reason(predictor, counts, plain[1], centre, answer, int(labels[0]))
+            of_parallels = parallels_reason(predictor, without(counts, plain[1]), centre, answer, int(labels[0]))
+        if visible.naming is not None:
+            kind = int(visible.naming.mentions.between(np.array([centre]), np.array([answer]))[0])
+            of_mentions = MentionsReason(*without(counts, plain[2]), bool(kind & NAMES), bool(kind & NAMED))
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -242,6 +262,7 @@ def explain(
         sides[1],
         of_votes,
         of_parallels,
+        of_mentions,
         nearest_triples(graph, table, (head, relation, tail), ends, nearest),
     )
 
@@ -384,34 +405,35 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
     ]
 
 
+def without(counts: Counts, plain: Counts) -> tuple[float, float, float]:
+    """By the counts with something and without: its effect, the score without it, the rank."""
+    score = float(plain.scores[0])
+    return float(counts.scores[0]) - score, score, float(mean_ranks(plain.better, plain.equal)[0])
+
+
 def votes_reason(
-    predictor: Predictor, counts: Counts, plain: Counts, centre: int, answer: int, label: Integers
+    predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: Integers
 ) -> VotesReason:
-    """By the counts with votes and without; who voted are the lookalikes with the same answer."""
+    """Who voted are the lookalikes with the same answer."""
     number = predictor.model.votes.lookalikes_at_evaluation
     rows, cosines = (found[0] for found in predictor.visible.texts.lookalikes(number)(np.array([centre], np.int32)))
     rows, cosines = rows[rows >= 0], cosines[rows >= 0]
     offsets, answers = predictor.known(rows, np.repeat(label, len(rows)))
     have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
     return VotesReason(
-        float(counts.scores[0] - plain.scores[0]),
-        float(plain.scores[0]),
-        float(mean_ranks(plain.better, plain.equal)[0]),
+        *alone,
         [Voter(named(predictor.graph, int(rows[place])), float(cosines[place])) for place in have],
     )
 
 
 def parallels_reason(
-    predictor: Predictor, counts: Counts, plain: Counts, centre: int, answer: int, label: int
+    predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: int
 ) -> ParallelsReason:
-    """By the counts with parallels and without."""
     edges, neighbours = predictor.visible.neighbours, predictor.visible.neighbours.entities
     row = slice(edges.offsets[centre], edges.offsets[centre + 1])
     labels = edges.labels[row][neighbours[row] == answer]
     return ParallelsReason(
-        float(counts.scores[0] - plain.scores[0]),
-        float(plain.scores[0]),
-        float(mean_ranks(plain.better, plain.equal)[0]),
+        *alone,
         [step(predictor.graph, int(other)) for other in labels if other != label and centre != answer],
     )
 

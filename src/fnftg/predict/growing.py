@@ -66,6 +66,16 @@ class MoreAnswers:
         )
 
 
+def new_triples(known: KnownAnswers, addition: Addition) -> Triples:
+    """What an addition says that was not known, each triple once."""
+    triples: Triples = np.unique(np.array(addition.triples, np.int32).reshape(-1, 3), axis=0)
+    heads, relations, tails = triples.astype(np.int64).T
+    new = np.maximum(heads, tails) >= known.entities
+    new |= relations >= known.relations
+    packed = (heads * 2 * known.relations + relations) * known.entities + tails
+    return np.asarray(triples[new | _absent(known.packed, packed)])
+
+
 def grown_answers(known: KnownAnswers, triples: Triples, entities: int, relations: int) -> KnownAnswers:
     """With more triples, entities and relations: equal to `KnownAnswers.of` all triples, but sorts only new ones."""
     new = KnownAnswers.of(triples, entities, relations).packed  # checks that all can be packed

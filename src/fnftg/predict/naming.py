@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fnftg.errors import FnftgError, shortened
-from fnftg.kg.graph import Vocabulary
+from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.store import as_chunk, write_array, write_strings
 from fnftg.kg.strings import Strings, blocks
 
@@ -39,7 +39,7 @@ class NameTable:
         for start in range(first, len(vocabulary), BLOCK):
             stop = min(start + BLOCK, len(vocabulary))
             rows = pl.Series("row", np.arange(start, stop, dtype=np.int32))
-            for column in (_names(vocabulary, start, stop), pl.Series(vocabulary.ids.slice(start, stop))):
+            for column in (short_names(vocabulary, start, stop), pl.Series(vocabulary.ids.slice(start, stop))):
                 parts.append(pl.DataFrame({"name": _plain(column), "row": rows}))
         table = (
             pl.concat(parts) if parts else pl.DataFrame({"name": [], "row": []}, {"name": pl.String, "row": pl.Int32})
@@ -162,16 +162,6 @@ class Names:
     @staticmethod
     def _both(first: list[int], second: list[int], limit: int) -> list[int]:
         return list(dict.fromkeys([*first, *second]))[:limit]
-
-
-def _names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
-    """What `Vocabulary.name` says, for many rows."""
-    texts = pl.Series(vocabulary.texts.slice(start, stop))
-    short = texts.str.split(" -- ").list.first().str.split(", ").list.first().str.slice(0, 80)
-    if vocabulary.names is None:
-        return short
-    names = pl.Series(vocabulary.names.slice(start, stop))
-    return pl.select(pl.when(names != "").then(names).otherwise(short)).to_series()
 
 
 def _plain(names: pl.Series) -> pl.Series:

@@ -15,7 +15,6 @@ import torch
 
 from fnftg.ego.answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
-from fnftg.ego.parallels import Parallels
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.opening import open_graph
@@ -45,7 +44,6 @@ from fnftg.ranking.calibration import Calibration
 from fnftg.ranking.calibration import load as load_calibration
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import RunFolder
-from fnftg.text.transformer import GraphTexts
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
@@ -156,7 +154,7 @@ class Predictor:
         texts = self.visible.texts.extended(graph, self.model.tt.encoder)
         neighbours = self.visible.neighbours.extended(triples, len(graph.entities), len(graph.relations))
         known = grown_answers(self.known, triples, len(graph.entities), len(graph.relations))
-        visible = _visible(self.model, texts, neighbours, known)
+        visible = Visible.counted(self.model, texts, neighbours, known)
         changed = changed_rows(self.visible.neighbours, triples, graph, self.model)
         table = PatchedTable(self.table, changed.astype(np.int64), keeping.embedded(self.model, visible, changed))
         view = replace(
@@ -176,10 +174,6 @@ class Predictor:
     def relation_ids(self) -> list[str]:
         """In the order of their rows."""
         return _ids(self.graph)
-
-
-def _visible(model: LinkPredictor, texts: GraphTexts, neighbours: Neighbours, known: KnownAnswers) -> Visible:
-    return Visible(texts, neighbours, known, Parallels.of(neighbours) if model.votes.parallels else None)
 
 
 def changed_rows(
@@ -225,7 +219,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         folder.path,
         model,
         opened,
-        _visible(model, texts, neighbours, known),
+        Visible.counted(model, texts, neighbours, known),
         known,
         table,
         None if calibration is None else calibration.bound(_ids(opened)),

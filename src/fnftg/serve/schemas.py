@@ -243,6 +243,11 @@ class ParallelsOut(Reason):
     edges: list[StepOut]
 
 
+class MentionsOut(Reason):
+    names: bool
+    named: bool
+
+
 class NearOut(BaseModel):
     head: Named
     tail: Named
@@ -264,6 +269,7 @@ class Explained(BaseModel):
     candidate: SideOut
     votes: VotesOut | None
     parallels: ParallelsOut | None
+    mentions: MentionsOut | None
     nearest: list[NearOut]
 
 

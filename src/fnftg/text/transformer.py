@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,11 @@ from torch import nn
 from torch.nn import functional
 
 from fnftg.errors import FnftgError
-from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.graph import KnowledgeGraph, Vocabulary, short_names
 from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
 from fnftg.text.features import FeatureStore
 from fnftg.text.lookalikes import Lookalikes
+from fnftg.text.mentions import Mentions
 from fnftg.text.rows import Rows
 from fnftg.text.tokens import TokenStore, fitting_budget, packs
 
@@ -29,6 +31,7 @@ class GraphTexts:
     relations: int  # R
     base: GraphTexts | None = None  # of a view: the texts of the graph that it extends
     compared: dict[int, Lookalikes] = field(default_factory=dict, repr=False)  # by their number
+    vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, where names are looked for
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, encoder: Encoder, config: TextConfig, cache: Path | None = None) -> GraphTexts:
@@ -37,13 +40,13 @@ class GraphTexts:
         features = None
         if config.training == "frozen":
             features = FeatureStore.of(encoder, tokens, pooling_of(config, encoder), cache, config.token_budget)
-        return cls(tokens, features, len(graph.entities), len(graph.relations))
+        return cls(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities)
 
     def extended(self, view: KnowledgeGraph, encoder: Encoder) -> GraphTexts:
         """The same for a view of the graph: only the texts that it adds are tokenised and encoded."""
         tokens = self.tokens.extended(view, encoder)
         features = None if self.features is None else self.features.extended(tokens)
-        return GraphTexts(tokens, features, len(view.entities), len(view.relations), self)
+        return GraphTexts(tokens, features, len(view.entities), len(view.relations), self, vocabulary=view.entities)
 
     def lookalikes(self, k: int) -> Lookalikes:
         """The k entities with the most similar texts of each entity, by the features of a frozen encoder."""
@@ -63,6 +66,15 @@ class GraphTexts:
     def compare_all(self, k: int) -> None:
         """Looks up the lookalikes of all entities at once, where most of them will be asked for."""
         self.compared[k] = self.lookalikes(k).whole()
+
+    @cached_property
+    def mentions(self) -> Mentions:
+        """Which texts name which entities."""
+        assert self.vocabulary is not None
+        if self.base is None:
+            return Mentions.of(self.vocabulary)
+        rows = self.base.entities, self.entities
+        return self.base.mentions.extended(self.vocabulary.texts.slice(*rows), short_names(self.vocabulary, *rows))
 
     def relation_row(self, label: torch.Tensor) -> torch.Tensor:
         """The row of a relation label in [0, 2R)."""

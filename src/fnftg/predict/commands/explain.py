@@ -115,10 +115,22 @@ def print_reasons(found: Any) -> None:
         note = f"Together they add {found.parallels.effect:+.4f}; without parallels the rank is {alone}."
         rows = [(steps_of([edge]),) for edge in found.parallels.edges]
         print_table(f"what joins {found.query.entity.name} with the answer already", ["edge"], rows, note)
+    if said := mention_of(found):
+        alone = f"{found.mentions.rank_without:,g}"
+        print(f"{said}, which adds {found.mentions.effect:+.4f}; without mentions the rank is {alone}.\n")
     if found.nearest:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
         print_table(f"the nearest training triples of {found.relation.name}", ["head", "tail", "distance"], rows, note)
+
+
+def mention_of(found: Any) -> str:
+    """Whose text names whom, of the two; empty if nobody is named."""
+    if found.mentions is None:
+        return ""
+    ends = found.query.entity.name, found.candidate.entity.name
+    named = [ends] * found.mentions.names + [ends[::-1]] * found.mentions.named
+    return " and ".join(f"{who}'s text names {whom}" for who, whom in named)
 
 
 def print_short(found: Any) -> None:
@@ -137,6 +149,8 @@ def print_short(found: Any) -> None:
     if found.parallels is not None and found.parallels.edges:
         edges = ", ".join(steps_of([edge]) for edge in found.parallels.edges[:SHORT])
         lines.append(("joined already by", f"{edges} ({found.parallels.effect:+.3g})"))
+    if said := mention_of(found):
+        lines.append(("in the texts", f"{said} ({found.mentions.effect:+.3g})"))
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("alike in training", ", ".join(near)))

@@ -70,6 +70,7 @@ function painted(graph, found) {
     h("div", { class: "columns" }, words(found, "query"), words(found, "candidate")),
     voters(found),
     parallels(graph, found),
+    mentions(found),
     nearest(found, relation),
   ];
 }
@@ -243,6 +244,20 @@ function parallels(graph, found) {
     h("h3", {}, "What joins the two already"),
     h("ol", { class: "nearest" }, edges.map(row)),
     h("p", { class: "remark" }, `${signed(effect)} to the score; without parallels: rank ${rank(without)}.`),
+  );
+}
+
+function mentions(found) {
+  if (!found.mentions?.names && !found.mentions?.named) return "";
+  const { effect, rank_without: without, names, named } = found.mentions;
+  const [asked, answer] = [found.query.entity.name, found.candidate.entity.name];
+  const row = (who, whom) => h("li", {}, h("span", {}, `The text of ${who} names ${whom}.`));
+  return h(
+    "section",
+    {},
+    h("h3", {}, "What the texts say"),
+    h("ol", { class: "nearest" }, names ? row(asked, answer) : "", named ? row(answer, asked) : ""),
+    h("p", { class: "remark" }, `${signed(effect)} to the score; without mentions: rank ${rank(without)}.`),
   );
 }
 
