@@ -15,7 +15,7 @@ FOUNDATION = {"errors", "console", "files", "memory", "fnftg"}  # what every roo
 ROOMS = {  # what else of ours each room may use
     "kernels": set(),
     "kg": set(),
-    "text": {"kg"},
+    "text": {"kg", "kernels"},
     "ego": {"kg", "text", "kernels"},
     "models": {"kg", "text", "ego", "kernels"},
     "ranking": {"kg", "text", "ego", "kernels", "models"},

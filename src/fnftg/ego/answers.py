@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fnftg.errors import FnftgError
+from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Triples
 
 Numbers = npt.NDArray[np.int64]
@@ -35,9 +36,8 @@ class KnownAnswers:
         first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities  # (q,)
         starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
         counts = stops - starts
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
-        return offsets, (self.packed[places] - np.repeat(first, counts)).astype(np.int32)
+        answers = self.packed[ranges(starts, counts)] - np.repeat(first, counts)
+        return np.concatenate([[0], np.cumsum(counts)]), answers.astype(np.int32)
 
     def with_itself(
         self, centres: Rows, labels: Rows, where: npt.NDArray[np.bool_] | None = None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fnftg.ego.neighbours import Directions, Neighbours
 from fnftg.ego.parallels import Parallels
 from fnftg.ego.sampling import EgoGraphs
+from fnftg.kernels.ranges import ranges
 from fnftg.models.predictor import EgoConfig, Visible
 from fnftg.text.transformer import GraphTexts
 
@@ -133,8 +134,7 @@ def rows_of(base: Neighbours, centres: Numbers, relations: int | None = None) ->
     inside = centres[centres < len(base)]
     starts = base.offsets[inside]
     counts = base.offsets[inside + 1] - starts
-    ends = np.cumsum(counts)
-    places = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
+    places = ranges(starts, counts)
     labels = base.labels[places].astype(np.int64)
     if relations is not None:
         labels += (relations - base.relations) * (labels >= base.relations)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fnftg.kernels.ranges import ranges
 from fnftg.kernels.ranks import l1_pairs, top_k
 from fnftg.models.predictor import LinkPredictor
 
@@ -141,7 +142,7 @@ def _chosen(offsets: Numbers, known: Integers, queries: Numbers) -> tuple[Number
     """Offsets and known rows of some of the queries."""
     counts = offsets[queries + 1] - offsets[queries]
     own = np.concatenate([[0], np.cumsum(counts)])
-    return own, known[np.arange(own[-1]) + np.repeat(offsets[queries] - own[:-1], counts)].astype(np.int64)
+    return own, known[ranges(offsets[queries], counts)].astype(np.int64)
 
 
 def _listed(found: Numbers, size: int, offsets: Numbers, known: Numbers) -> npt.NDArray[np.bool_]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fnftg.errors import FnftgError
+from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.strings import as_series
 from fnftg.text.lookalikes import MOST
@@ -182,9 +183,3 @@ class Mentions:
             here[here] = part.keys[place[here]] == wanted[here]
             found[here] = part.kinds[place[here]]
         return found
-
-
-def ranges(starts: Numbers, counts: Numbers) -> Numbers:
-    """starts[0], starts[0] + 1, …, so many of each, one range after the other."""
-    ends = np.cumsum(counts)
-    return np.asarray(np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts))

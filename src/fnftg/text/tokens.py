@@ -15,6 +15,7 @@ import torch
 
 from fnftg.console import progress
 from fnftg.errors import FnftgError
+from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_folder
@@ -89,9 +90,7 @@ class FlatTokens:
 
     def flat(self, rows: Rows, lengths: Lengths) -> Ids:
         """The first `lengths` tokens of each text, one text after the other, (sum of lengths,)."""
-        ends = np.cumsum(lengths)
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[rows] - (ends - lengths), lengths)
-        tokens: Ids = self.tokens[places]
+        tokens: Ids = self.tokens[ranges(self.offsets[rows], lengths)]
         return tokens
 
 
