@@ -188,15 +188,27 @@ def test_what_was_learned_of_some_relations_changes_no_weight_of_others() -> Non
         with torch.no_grad():
             return model.added(texts, triples[:, 1], votes)
 
-    common = added()
+    before = added()
     relation = int(triples[0, 1])
     model.meet(texts, np.array([relation]))
     with torch.no_grad():
-        model.voting.of_relation.weight.normal_()
-        model.voting.bond_of_relation.normal_()
+        for weight in model.voting.parameters():
+            weight.normal_()
     of_it = torch.from_numpy((triples[:, 1] == relation)[votes.queries])
     assert of_it.any() and not of_it.all()
-    assert torch.equal(added()[~of_it], common[~of_it]) and not torch.allclose(added()[of_it], common[of_it])
+    assert torch.equal(added()[~of_it], before[~of_it]) and not torch.allclose(added()[of_it], before[of_it])
+
+
+def test_weights_for_relations_that_were_never_trained_on_are_the_written_ones() -> None:
+    model = unmet(lookalikes=6, parallels=True, mentions=True)
+    texts, triples = model.texts(GRAPH), GRAPH.triples("train")
+    mass = np.array([2.0, 0.5], np.float32)
+    votes = Votes(np.array([0, 2]), np.array([1, 2], np.int32), *(factor * mass for factor in (1, 2, 3, 4)))
+    share = np.log(np.array([0.8, 0.2]) / 0.01 + 1)
+    kin, mentioned = (np.log(factor * mass / 0.01 + 1) for factor in (3, 4))
+    with torch.no_grad():
+        found = model.added(texts, triples[:1, 1], votes).numpy()
+    assert found == pytest.approx(0.25 * (np.log1p(5 * mass) + share + kin + share + mentioned), rel=1e-5)
 
 
 def test_relations_are_met_by_their_texts_whatever_their_place() -> None:

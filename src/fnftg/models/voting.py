@@ -1,7 +1,7 @@
 """What votes of lookalikes, parallel edges and mentions add to scores: few weights, which the relation may change.
 
 How it changes them is learned from few relations, and does not hold for others. So whoever trains says which relations
-those are, by their texts; all others have the common weights.
+those are, by their texts. For all others, of which the score knows little, the weights are written down here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from fnftg.errors import FnftgError
 
 FEATURES, BOND_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Voting.bond_features`
 BONDS = {"kinship": 3.0, "mentioned": 1.0}  # what binds two entities, its weight at the start, in units of a vote's
+# Weights of all features for relations that were never trained on, in the same units.
+UNMET = {"votes": (2.5, 0, 2.5, 0, 0), "kinship": (2.5, 2.5), "mentioned": (2.5, 0)}
 RAREST = 0.01  # a share of the votes, or a bond, below which an answer counts as if it had none
 
 
@@ -64,6 +66,8 @@ NO_VOTES = VotesConfig()
 
 class Voting(nn.Module):
     met: Tensor  # (R,): prints of the texts of the relations that were trained on; 0 for others
+    unmet: Tensor  # (FEATURES,): the weights for others
+    bond_unmet: Tensor  # (2 · bonds,)
 
     def __init__(self, width: int, config: VotesConfig, relations: int):
         super().__init__()
@@ -72,21 +76,26 @@ class Voting(nn.Module):
         self.of_relation = nn.Linear(width, FEATURES, bias=False)
         nn.init.zeros_(self.of_relation.weight)
         self.common = nn.Parameter(torch.tensor([config.weight] * (FEATURES - 1) + [0.0]))
+        self.register_buffer("unmet", config.weight * torch.tensor(UNMET["votes"]), persistent=False)
         counted = {"kinship": config.parallels, "mentioned": config.mentions}
         self.bonds = [name for name in BONDS if counted[name]]
         if self.bonds:  # no lots are drawn: the rest of the model starts as it would without them
             starts = [weight for name in self.bonds for weight in (BONDS[name] * config.weight, 0.0)]
             self.bond_of_relation = nn.Parameter(torch.zeros(BOND_FEATURES * len(self.bonds), width))
             self.bond_common = nn.Parameter(torch.tensor(starts))
+            unmet = [weight for name in self.bonds for weight in UNMET[name]]
+            self.register_buffer("bond_unmet", config.weight * torch.tensor(unmet), persistent=False)
 
     def forward(self, relations: Tensor, prints: Tensor, votes: Votes) -> Tensor:
         """Vectors (q, d) and prints (q,) of relations asked for → what is added to the score of each answer, (e,)."""
         query = torch.from_numpy(votes.queries).to(relations.device)
-        relations = self.norm(relations) * torch.isin(prints, self.met)[:, None]
+        met, relations = torch.isin(prints, self.met)[:, None], self.norm(relations)
         weights = self.common + self.of_relation(relations)  # (q, FEATURES)
+        weights = torch.where(met, weights, self.unmet)
         added: Tensor = (self.features(votes, query, len(relations)) * weights[query]).sum(1)
         if self.bonds:
             weights = self.bond_common + relations @ self.bond_of_relation.T  # (q, 2 · bonds)
+            weights = torch.where(met, weights, self.bond_unmet)
             bonds = [self.bond_features(getattr(votes, name), query, len(relations)) for name in self.bonds]
             added = added + (torch.cat(bonds, dim=1) * weights[query]).sum(1)
         return added
