@@ -47,7 +47,7 @@ def draw(points: list[tuple[str, float, float]], lines: dict[str, float], path: 
                 axes.axhline(height / accuracy, color=GREY, linestyle="--", linewidth=1)
                 axes.annotate(name, (0, height / accuracy), (4, 3), textcoords="offset points", color=GREY)
             axes.set_xlim(0, 1.3 * max(x for _, x, _ in points) / time)
-        panels[0].set(xlabel="minutes on two CPU cores, text features included", ylabel="MRR on test")
+        panels[0].set(xlabel="minutes, text features included", ylabel="MRR on test")
         panels[1].set(xlabel=f"time, relative to {best[0]}", ylabel="MRR, relative")
         with new_file(path, force=True) as partial:
             figure.savefig(partial, format=path.suffix.lstrip("."), dpi=200, metadata=metadata(path))
