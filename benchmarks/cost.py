@@ -41,12 +41,15 @@ def draw(points: list[tuple[str, float, float]], lines: dict[str, float], path: 
         for axes, (time, accuracy) in zip(panels, ((1.0, 1.0), best[1:]), strict=True):
             axes.plot([x / time for _, x, _ in points], [y / accuracy for _, _, y in points], "o", color=BLUE)
             for name, x, y in points:
-                below = (6, -14)  # clear of a line through the point
-                axes.annotate(name, (x / time, y / accuracy), below, textcoords="offset points")
+                axes.annotate(name, (x / time, y / accuracy), (6, 5), textcoords="offset points")
+            axes.margins(y=0.12)
+            end = 1.3 * max(x for _, x, _ in points) / time
+            axes.set_xlim(0, end)
             for name, height in lines.items():
                 axes.axhline(height / accuracy, color=GREY, linestyle="--", linewidth=1)
-                axes.annotate(name, (0, height / accuracy), (4, 3), textcoords="offset points", color=GREY)
-            axes.set_xlim(0, 1.3 * max(x for _, x, _ in points) / time)
+                axes.annotate(
+                    name, (end, height / accuracy), (-4, 3), textcoords="offset points", color=GREY, ha="right"
+                )
         panels[0].set(xlabel="minutes, text features included", ylabel="MRR on test")
         panels[1].set(xlabel=f"time, relative to {best[0]}", ylabel="MRR, relative")
         with new_file(path, force=True) as partial:
