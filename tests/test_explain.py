@@ -268,6 +268,34 @@ def test_that_a_text_names_the_other_end_is_told_with_what_it_adds(tmp_path: Pat
     assert other.mentions.effect == 0
 
 
+def test_precedents_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_path: Path) -> None:
+    model = random_model(score="cosine", votes=VotesConfig(lookalikes=12, precedents=True, weight=0.3))
+    assert model.voting is not None
+    model.voting.met.zero_()
+    predictor = load(made_run(tmp_path, model))
+    silent = copy.deepcopy(predictor.model)
+    silent.voting.precedents = {}  # type: ignore[union-attr]
+    triples = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
+    like = 0
+    for head, relation, tail in GRAPH.triples("test").tolist()[:20]:
+        found, alone = (
+            explained(replace(predictor, model=one), head, relation, tail) for one in (predictor.model, silent)
+        )
+        assert found.precedents is not None
+        assert found.precedents.score_without == pytest.approx(alone.score, abs=1e-6)
+        assert found.precedents.effect == pytest.approx(found.score - alone.score, abs=1e-6)
+        assert found.precedents.rank_without == alone.rank
+        assert found.precedents.others == sum((r, t) == (relation, tail) and h != head for h, r, t in triples)
+        own = {GRAPH.entities.ids[t] for h, r, t in triples if (h, r) == (head, relation) and t != tail}
+        assert {other.entity.id for other in found.precedents.alike} <= own
+        assert (found.precedents.effect > 0) == bool(found.precedents.alike or found.precedents.others)
+        like += len(found.precedents.alike)
+    assert like
+    predictor.model.meet(predictor.visible.texts, np.arange(3))  # type: ignore[arg-type]
+    seen = Visible.counted(predictor.model, predictor.visible.texts, predictor.visible.neighbours, predictor.known)
+    assert explained(replace(predictor, visible=seen), head, relation, tail).precedents is None
+
+
 @pytest.mark.parametrize("layers", [1, 2])
 def test_attention_sums_to_one_and_is_what_the_layer_reads_with(layers: int) -> None:
     torch.manual_seed(1)

@@ -118,7 +118,7 @@ def test_neighbours_stand_beside_the_votes_each_once(data: st.DataObject) -> Non
 
     voted, kin = some(), some()
     offsets, entities, mass = ragged(voted)
-    both = Votes(offsets, entities, mass, 2 * mass, 0 * mass, 3 * mass).beside("kinship", *ragged(kin))
+    both = Votes(offsets, entities, mass, 2 * mass, 0 * mass, *3 * [3 * mass]).beside("kinship", *ragged(kin))
     for query in range(3):
         part = slice(both.offsets[query], both.offsets[query + 1])
         rows = both.entities[part].tolist()
@@ -170,7 +170,7 @@ def test_more_lookalikes_vote_in_evaluation_than_in_training() -> None:
     model = model_with(lookalikes=2, evaluation_lookalikes=9)
     visible = Visible.of(model, model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    few, many = (visible.votes(model.votes, heads, relations, "pair", training) for training in (True, False))
+    few, many = (visible.votes(model.votes, heads, relations, "pair", training=training) for training in (True, False))
     assert few is not None and many is not None and many.near.sum() > few.near.sum()
     rows, _ = visible.texts.lookalikes(9)(heads)
     assert np.array_equal(visible.texts.lookalikes(2)(heads)[0], rows[:, :2])
@@ -200,15 +200,16 @@ def test_what_was_learned_of_some_relations_changes_no_weight_of_others() -> Non
 
 
 def test_weights_for_relations_that_were_never_trained_on_are_the_written_ones() -> None:
-    model = unmet(lookalikes=6, parallels=True, mentions=True)
+    model = unmet(lookalikes=6, parallels=True, mentions=True, precedents=True)
     texts, triples = model.texts(GRAPH), GRAPH.triples("train")
     mass = np.array([2.0, 0.5], np.float32)
-    votes = Votes(np.array([0, 2]), np.array([1, 2], np.int32), *(factor * mass for factor in (1, 2, 3, 4)))
+    votes = Votes(np.array([0, 2]), np.array([1, 2], np.int32), *(factor * mass for factor in range(1, 7)))
     share = np.log(np.array([0.8, 0.2]) / 0.01 + 1)
-    kin, mentioned = (np.log(factor * mass / 0.01 + 1) for factor in (3, 4))
+    kin, mentioned, alike, usual = (np.log(factor * mass / 0.01 + 1) for factor in range(3, 7))
     with torch.no_grad():
         found = model.added(texts, triples[:1, 1], votes).numpy()
-    assert found == pytest.approx(0.25 * (np.log1p(5 * mass) + share + kin + share + mentioned), rel=1e-5)
+    features = np.log1p(5 * mass), share, kin, share, mentioned, alike, usual
+    assert found == pytest.approx(0.25 * sum(features), rel=1e-5)
 
 
 def test_relations_are_met_by_their_texts_whatever_their_place() -> None:

@@ -211,7 +211,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "votes": {"score": "cosine", "votes": VotesConfig(lookalikes=6, answers=9)},
     "parallels": {"score": "cosine", "votes": VotesConfig(parallels=True, weight=1.0)},
     "mentions": {"score": "cosine", "votes": VotesConfig(mentions=True, weight=1.0)},
-    "all of these": {"score": "cosine", "votes": VotesConfig(3, 7, answers=9, parallels=True, mentions=True)},
+    "precedents": {"score": "cosine", "votes": VotesConfig(4, answers=9, precedents=True)},
+    "all of these": {
+        "score": "cosine",
+        "votes": VotesConfig(3, 7, answers=9, parallels=True, mentions=True, precedents=True),
+    },
     "two hops": {"ego__hops": 2, "ego__second_limit": 200},
     "outgoing": {"ego__directions": "out"},
     "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},

@@ -19,7 +19,8 @@ from fnftg.text.lookalikes import NOBODY, Lookalikes
 
 Floats = npt.NDArray[np.float32]
 
-COLUMNS = ("entities", "near", "nearer", "kinship", "mentioned")
+COLUMNS = ("entities", "near", "nearer", "kinship", "mentioned", "alike", "usual")
+More = Literal["kinship", "mentioned", "alike", "usual"]  # what other things than votes say
 NEAR, NEARER = 4, 16  # powers of the similarity: a lookalike's weight, among many and among the nearest
 
 
@@ -42,6 +43,8 @@ class Votes:
     nearer: Floats  # (e,): of similarity¹⁶, which few of them count for
     kinship: Floats  # (e,): of the edges that lead to it already (see parallels.py)
     mentioned: Floats  # (e,): how much it says that one of the two texts names the other entity (see naming.py)
+    alike: Floats  # (e,): how much it looks like other answers of the asked entity (see precedents.py)
+    usual: Floats  # (e,): how often others answer with it
 
     @classmethod
     def of(cls, lookalikes: Lookalikes, answers: Answers, centres: Rows, labels: Rows, limit: int) -> Votes:
@@ -54,14 +57,14 @@ class Votes:
         other = entities != centres[query]
         offsets = np.searchsorted(query[other], np.arange(len(centres) + 1))
         found = tally(offsets, entities[other], weight[other], (NEAR, NEARER), answers.entities, limit)
-        return cls(*found, *2 * [np.zeros_like(found[2])])
+        return cls(*found, *4 * [np.zeros_like(found[2])])
 
     @classmethod
     def none(cls, queries: int) -> Votes:
         nothing = np.zeros(0, np.float32)
-        return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), *4 * [nothing])
+        return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), *6 * [nothing])
 
-    def beside(self, column: Literal["kinship", "mentioned"], offsets: Numbers, entities: Rows, mass: Floats) -> Votes:
+    def beside(self, column: More, offsets: Numbers, entities: Rows, mass: Floats) -> Votes:
         """With what else speaks for some entities, ragged like the votes; those without votes are last."""
         size = int(max(self.entities.max(initial=0), entities.max(initial=0))) + 1
         query, other_query = self.queries, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -91,6 +93,9 @@ class Ensemble(LinkPredictor):
 
     def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
         return torch.stack([member.added(texts, labels, votes) for member in self.each()]).mean(0)
+
+    def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
+        return self.first.unmet(texts)
 
     def meet(self, texts: GraphTexts, relations: Integers) -> None:
         for member in self.each():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -36,7 +37,7 @@ class FnFConfig:
         normalise: entity vectors have length 1, as in BLP and always with cosine.
         loops: an entity may be its own answer; if not, then only of relations that have such a loop in train.
         votes: beyond the paper: what adds to the score, answers of lookalikes to the same question (see ego/votes.py),
-            and edges that are there already (see ego/parallels.py).
+            edges that are there already (see ego/parallels.py), and more (see models/voting.py).
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -56,8 +57,8 @@ class FnFConfig:
             raise FnftgError("The score cosine needs relation_conditioning: nothing else tells it the relation.")
         if self.votes.lookalikes and self.text.training != "frozen":
             raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
-        if self.votes.parallels and self.ego.directions != "both":
-            raise FnftgError("Parallels need the edges of both directions: set ego.directions to both.")
+        if (self.votes.parallels or self.votes.precedents) and self.ego.directions != "both":
+            raise FnftgError("Parallels and precedents need the edges of both directions: set ego.directions to both.")
         if not self.ego_graphs:
             needs_ego_graphs(self.text)
 
@@ -118,6 +119,11 @@ class FnF(LinkPredictor):
         prints = torch.from_numpy(relation_prints(texts, labels % texts.relations)).to(self.voting.met.device)
         added: Tensor = self.voting(label_vectors(self.tt, texts, labels), prints, votes)
         return added
+
+    def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
+        assert self.voting is not None
+        prints = torch.from_numpy(relation_prints(texts, np.arange(texts.relations)))
+        return np.tile(~self.voting.knows(prints.to(self.voting.met.device)).cpu().numpy(), 2)
 
     def meet(self, texts: GraphTexts, relations: Integers) -> None:
         if self.voting is not None:

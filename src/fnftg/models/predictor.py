@@ -17,6 +17,7 @@ from fnftg.ego.answers import KnownAnswers
 from fnftg.ego.naming import Naming
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.parallels import Parallels
+from fnftg.ego.precedents import Precedents
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
 from fnftg.ego.votes import Answers, Votes
 from fnftg.errors import FnftgError
@@ -72,6 +73,7 @@ class Visible:
     answers: Answers | None = None  # the same edges by their labels, where lookalikes vote or mentions count
     parallels: Parallels | None = None  # and which labels go together, where that counts
     naming: Naming | None = None  # and which go with texts that name the other end
+    precedents: Precedents | None = None  # and how relations that were never trained on are answered
 
     @classmethod
     def of(cls, model: LinkPredictor, texts: GraphTexts, triples: Triples) -> Visible:
@@ -90,14 +92,22 @@ class Visible:
         """With what the model counts in these edges."""
         parallels = Parallels.of(neighbours) if model.votes.parallels else None
         naming = Naming.of(texts.mentions, neighbours) if model.votes.mentions else None
-        return cls(texts, neighbours, answers, parallels, naming)
+        precedents = Precedents.of(neighbours, model.unmet(texts)) if model.votes.precedents else None
+        return cls(texts, neighbours, answers, parallels, naming, precedents)
 
     def votes(
-        self, config: VotesConfig, centres: Integers, labels: Integers, hidden: str = "target", training: bool = False
+        self,
+        config: VotesConfig,
+        centres: Integers,
+        labels: Integers,
+        hidden: str = "target",
+        targets: Integers | None = None,
+        training: bool = False,
     ) -> Votes | None:
         """What the lookalikes of the centres (q,) answer to the same questions, which edges of the centres are
-        parallel to an answer, and whom texts name; None where nothing of this counts. Parallels and mentions are left
-        out in training, parallels also where every edge of a pair is hidden: then none speaks for the true answer."""
+        parallel to an answer, whom texts name, and what precedents there are while the targets (q,), if any, are
+        hidden; None where nothing of this counts. In training there are votes alone. Parallels are also left out where
+        every edge of a pair is hidden: then none speaks for the true answer."""
         if not config.counted:
             return None
         votes = Votes.none(len(centres))
@@ -110,6 +120,10 @@ class Visible:
         if self.naming is not None and not training:
             assert self.answers is not None
             votes = votes.beside("mentioned", *self.naming(self.answers, centres, labels))
+        if self.precedents is not None and not training:
+            assert self.answers is not None
+            lookalikes = self.texts.lookalikes(config.lookalikes)
+            votes = self.precedents.beside(votes, lookalikes, self.answers, centres, labels, targets, config.answers)
         return votes
 
     def ego_graphs(
@@ -180,6 +194,10 @@ class LinkPredictor(nn.Module):
     def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
         """What the votes of lookalikes add to the scores of the answers (e,) of queries with these labels (q,)."""
         raise NotImplementedError
+
+    def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
+        """Which labels of the graph (2R,) were never trained on, as far as the system tells them apart."""
+        return np.zeros(2 * texts.relations, bool)
 
     # What training asks for
 

@@ -1,4 +1,5 @@
-"""What votes of lookalikes, parallel edges and mentions add to scores: few weights, which the relation may change.
+"""What votes of lookalikes, parallel edges, mentions and precedents add to scores: few weights, which the relation may
+change.
 
 How it changes them is learned from few relations, and does not hold for others. So whoever trains says which relations
 those are, by their texts. For all others, of which the score knows little, the weights are written down here.
@@ -18,6 +19,7 @@ FEATURES, BOND_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Votin
 BONDS = {"kinship": 3.0, "mentioned": 1.0}  # what binds two entities, its weight at the start, in units of a vote's
 # Weights of all features for relations that were never trained on, in the same units.
 UNMET = {"votes": (2.5, 0, 2.5, 0, 0), "kinship": (2.5, 2.5), "mentioned": (2.5, 0)}
+PRECEDENTS = {"alike": 2.5, "usual": 2.5}  # which no others have
 RAREST = 0.01  # a share of the votes, or a bond, below which an answer counts as if it had none
 
 
@@ -34,6 +36,8 @@ class VotesConfig:
             training, where hardly a negative has any: their weights are the first ones until they are fitted on val.
         mentions: entities that name the asked one in their texts, or are named in its text, count too (see
             ego/naming.py). Not in training either.
+        precedents: of relations that were never trained on, what is like another answer of the asked entity and what
+            many entities have counts too (see ego/precedents.py); it needs lookalikes.
         weighed: after training the weights are fitted once more, on the val split (see training/weighing.py).
     """
 
@@ -43,6 +47,7 @@ class VotesConfig:
     weight: float = 0.1
     parallels: bool = False
     mentions: bool = False
+    precedents: bool = False
     weighed: bool = True
 
     def __post_init__(self) -> None:
@@ -50,6 +55,8 @@ class VotesConfig:
             raise FnftgError("Votes need lookalikes of 0 or more, and answers of at least 1.")
         if self.evaluation_lookalikes is not None and (self.evaluation_lookalikes < 1 or not self.lookalikes):
             raise FnftgError("Votes need evaluation_lookalikes of at least 1, and lookalikes in training too.")
+        if self.precedents and not self.lookalikes:
+            raise FnftgError("Precedents need lookalikes: set votes.lookalikes to 1 or more.")
 
     @property
     def lookalikes_at_evaluation(self) -> int:
@@ -85,11 +92,17 @@ class Voting(nn.Module):
             self.bond_common = nn.Parameter(torch.tensor(starts))
             unmet = [weight for name in self.bonds for weight in UNMET[name]]
             self.register_buffer("bond_unmet", config.weight * torch.tensor(unmet), persistent=False)
+        of_precedents = PRECEDENTS if config.precedents else {}
+        self.precedents = {name: config.weight * weight for name, weight in of_precedents.items()}
+
+    def knows(self, prints: Tensor) -> Tensor:
+        """Whether the relations with these prints (n,) were trained on."""
+        return torch.isin(prints, self.met)
 
     def forward(self, relations: Tensor, prints: Tensor, votes: Votes) -> Tensor:
         """Vectors (q, d) and prints (q,) of relations asked for → what is added to the score of each answer, (e,)."""
         query = torch.from_numpy(votes.queries).to(relations.device)
-        met, relations = torch.isin(prints, self.met)[:, None], self.norm(relations)
+        met, relations = self.knows(prints)[:, None], self.norm(relations)
         weights = self.common + self.of_relation(relations)  # (q, FEATURES)
         weights = torch.where(met, weights, self.unmet)
         added: Tensor = (self.features(votes, query, len(relations)) * weights[query]).sum(1)
@@ -98,6 +111,8 @@ class Voting(nn.Module):
             weights = torch.where(met, weights, self.bond_unmet)
             bonds = [self.bond_features(getattr(votes, name), query, len(relations)) for name in self.bonds]
             added = added + (torch.cat(bonds, dim=1) * weights[query]).sum(1)
+        for name, weight in self.precedents.items():  # which relations that were trained on do not have
+            added = added + weight * log_mass(torch.from_numpy(getattr(votes, name)).to(query.device))
         return added
 
     def features(self, votes: Votes, query: Tensor, queries: int) -> Tensor:
@@ -110,10 +125,15 @@ class Voting(nn.Module):
     def bond_features(self, bond: Floats, query: Tensor, queries: int) -> Tensor:
         """A bond (e,) and its share of the query's, as logarithms: (e, 2)."""
         mass = torch.from_numpy(bond).to(query.device)
-        return torch.stack([torch.log(mass / RAREST + 1), log_share(mass, query, queries)], dim=1)
+        return torch.stack([log_mass(mass), log_share(mass, query, queries)], dim=1)
+
+
+def log_mass(mass: Tensor) -> Tensor:
+    """(e,)"""
+    return torch.log(mass / RAREST + 1)
 
 
 def log_share(mass: Tensor, query: Tensor, queries: int) -> Tensor:
     """How much of its query's whole mass each answer has, as a logarithm: (e,)."""
     whole = mass.new_zeros(queries).index_add(0, query, mass)[query]
-    return torch.log(mass / whole.clamp(min=1e-12) / RAREST + 1)
+    return log_mass(mass / whole.clamp(min=1e-12))

@@ -25,6 +25,7 @@ from fnftg.predict.surroundings import Edges, Surroundings, changed_centres, edg
 from fnftg.ranking.answers import pair_scores
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.extras import Extras, merged
+from fnftg.text.lookalikes import Lookalikes
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
@@ -130,12 +131,9 @@ class Batch:
             assert votes is not None
             return votes
         votes, answers = Votes.none(len(centres)), MoreAnswers.of(predictor.known, addition)
+        unknown = new_triples(predictor.known, addition)
         if config.lookalikes:
-            lookalikes = visible.texts.lookalikes(config.lookalikes_at_evaluation)
-            if addition.entities:
-                assert self.texts.features is not None
-                new = self.entities(len(predictor.graph.entities) + np.arange(len(addition.entities)), question)
-                lookalikes = lookalikes.extended(self.texts.features.take(new.astype(np.int64)))
+            lookalikes = self.lookalikes(config.lookalikes_at_evaluation, question)
             votes = Votes.of(lookalikes, answers, *asked, config.answers)
         if visible.parallels is not None:
             counted = grown_parallels(visible.parallels, visible.neighbours, *self.added_edges(question))
@@ -144,10 +142,23 @@ class Batch:
             mentions, texts = visible.naming.mentions, [entity.text for entity in addition.entities]
             if texts:
                 mentions = mentions.extended(texts, first_words(pl.Series(texts)))
-            unknown = new_triples(predictor.known, addition)
             naming = visible.naming.grown(mentions, unknown, self.relations_of(question))
             votes = votes.beside("mentioned", *naming(answers, *asked))
+        if visible.precedents is not None:
+            every = self.labels(np.arange(2 * self.relations_of(question)), question)
+            precedents = visible.precedents.grown(unknown, predictor.model.unmet(self.texts)[every])
+            lookalikes = self.lookalikes(config.lookalikes, question)
+            votes = precedents.beside(votes, lookalikes, answers, *asked, None, config.answers)
         return votes
+
+    def lookalikes(self, k: int, question: int) -> Lookalikes:
+        """In the numbers of the question, what is new to it among them."""
+        found, more = self.predictor.visible.texts.lookalikes(k), len(self.asked[question].addition.entities)
+        if not more:
+            return found
+        assert self.texts.features is not None
+        new = self.entities(len(self.predictor.graph.entities) + np.arange(more), question)
+        return found.extended(self.texts.features.take(new.astype(np.int64)))
 
 
 def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:

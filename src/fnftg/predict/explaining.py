@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fnftg.ego.precedents import OWN
 from fnftg.ego.sampling import NOTHING, EgoGraphs, Hidden
 from fnftg.ego.transformer import Edges, GraphLayer, modulated, with_centre_first
 from fnftg.errors import FnftgError
@@ -129,6 +130,17 @@ class MentionsReason:
 
 
 @dataclass(frozen=True)
+class PrecedentsReason:
+    """What it adds to the score, of a relation that was never trained on, that there are other such answers."""
+
+    effect: float
+    score_without: float  # without any precedents
+    rank_without: float
+    alike: list[Voter]  # other answers of the entity that is asked about, of which the answer is a lookalike
+    others: int  # entities that have the same answer
+
+
+@dataclass(frozen=True)
 class Near:
     """A triple of the training split with the same relation, both of whose ends are near."""
 
@@ -156,6 +168,7 @@ class Explanation:
     votes: VotesReason | None  # of systems that count any
     parallels: ParallelsReason | None
     mentions: MentionsReason | None
+    precedents: PrecedentsReason | None  # of relations that have any
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
@@ -208,10 +221,10 @@ def explain(
     taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
     if not model.loops and loopless(graph)[labels[0]]:
         taken = np.union1d(taken, [centre])
-    votes = visible.votes(model.votes, centres[:1], labels[:1])
+    votes = visible.votes(model.votes, centres[:1], labels[:1], targets=centres[1:] if hide else None)
     extras = Extras.nothing(1) if votes is None else Extras.of(model, visible.texts, labels[:1], votes)
     counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
-    of_votes, of_parallels, of_mentions = None, None, None
+    of_votes, of_parallels, of_mentions, of_precedents = None, None, None, None
     if votes is not None:
         none = np.zeros_like(votes.near)
         plain = [
@@ -222,6 +235,7 @@ def explain(
                 replace(votes, near=none, nearer=none),
                 replace(votes, kinship=none),
                 replace(votes, mentioned=none),
+                replace(votes, alike=none, usual=none),
             )
         ]
         if model.votes.lookalikes:
@@ -231,6 +245,8 @@ def explain(
         if visible.naming is not None:
             kind = int(visible.naming.mentions.between(np.array([centre]), np.array([answer]))[0])
             of_mentions = MentionsReason(*without(counts, plain[2]), bool(kind & NAMES), bool(kind & NAMED))
+        if visible.precedents is not None and visible.precedents.unmet[labels[0]]:
+            of_precedents = precedents_reason(predictor, without(counts, plain[3]), centres, labels)
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -263,6 +279,7 @@ def explain(
         of_votes,
         of_parallels,
         of_mentions,
+        of_precedents,
         nearest_triples(graph, table, (head, relation, tail), ends, nearest),
     )
 
@@ -436,6 +453,19 @@ def parallels_reason(
         *alone,
         [step(predictor.graph, int(other)) for other in labels if other != label and centre != answer],
     )
+
+
+def precedents_reason(
+    predictor: Predictor, alone: tuple[float, float, float], centres: Integers, labels: Integers
+) -> PrecedentsReason:
+    """Centres are the entity that is asked about and the answer; labels those of the relation from either side."""
+    offsets, known = predictor.known(centres, labels)
+    of_centre, of_answer = np.split(known, offsets[1:2])
+    own = of_centre[of_centre != centres[1]][:OWN]
+    rows, cosines = predictor.visible.texts.lookalikes(predictor.model.votes.lookalikes)(own)  # (a, k) each
+    found = sorted(zip(*np.nonzero(rows == centres[1]), strict=True), key=lambda place: -cosines[place])
+    like = [Voter(named(predictor.graph, int(own[place[0]])), float(cosines[place])) for place in found]
+    return PrecedentsReason(*alone, like, int((of_answer != centres[0]).sum()))
 
 
 def step(graph: KnowledgeGraph, label: int) -> Step:

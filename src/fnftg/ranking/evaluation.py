@@ -156,7 +156,8 @@ def rank_triples(
             part = own[start : start + step]
             points, true_vectors = triple_vectors(model, visible, part, hidden, memory // 8)
             queries = Queries.of(part, filter.known.relations)
-            extras = vote_extras(model, visible, queries.centres, queries.labels, hidden).among(filter.row_of)
+            asked = queries.centres, queries.labels, hidden, queries.answers
+            extras = vote_extras(model, visible, *asked).among(filter.row_of)
             compared = (model, points, true_vectors, filter.row_of[queries.answers], table)
             offsets, known = filter(queries)
             counts = counts_with(extras, *compared, offsets, known, memory // 4)

@@ -69,10 +69,16 @@ class Extras:
 
 
 def vote_extras(
-    model: LinkPredictor, visible: Visible, centres: Integers, labels: Integers, hidden: str = "target"
+    model: LinkPredictor,
+    visible: Visible,
+    centres: Integers,
+    labels: Integers,
+    hidden: str = "target",
+    targets: Integers | None = None,
 ) -> Extras:
-    """What votes and parallels add to scores of the queries (q,), if the model counts any."""
-    votes = visible.votes(model.votes, centres, labels, hidden)
+    """What votes and all that stands beside them add to scores of the queries (q,), if the model counts any; hidden
+    are the targets (q,), if there are any."""
+    votes = visible.votes(model.votes, centres, labels, hidden, targets)
     return Extras.nothing(len(centres)) if votes is None else Extras.of(model, visible.texts, labels, votes)
 
 

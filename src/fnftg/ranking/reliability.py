@@ -70,7 +70,8 @@ def predictions(
             part = triples[start : start + ROUND]
             points, true_vectors = triple_vectors(model, visible, part, protocol.hidden, memory // 8)
             queries = Queries.of(part, count)
-            extras = vote_extras(model, visible, queries.centres, queries.labels, protocol.hidden).among(filter.row_of)
+            asked = queries.centres, queries.labels, protocol.hidden, queries.answers
+            extras = vote_extras(model, visible, *asked).among(filter.row_of)
             search = partial(top_answers, model, points, table, k=k + 1, memory=memory // 4)
             others, _ = best_with(extras, model, points, table, *filter(queries), search)
             rows = np.arange(len(points))

@@ -248,6 +248,11 @@ class MentionsOut(Reason):
     named: bool
 
 
+class PrecedentsOut(Reason):
+    alike: list[VoterOut]
+    others: int
+
+
 class NearOut(BaseModel):
     head: Named
     tail: Named
@@ -270,6 +275,7 @@ class Explained(BaseModel):
     votes: VotesOut | None
     parallels: ParallelsOut | None
     mentions: MentionsOut | None
+    precedents: PrecedentsOut | None
     nearest: list[NearOut]
 
 

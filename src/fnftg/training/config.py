@@ -165,7 +165,7 @@ BEYOND: dict[str, Any] = {
         "text": {"dropout": 0.2},
         "score": "cosine",
         "graph": {"signature": True},
-        "votes": {"lookalikes": 100, "answers": 100, "parallels": True, "mentions": True},
+        "votes": {"lookalikes": 100, "answers": 100, "parallels": True, "mentions": True, "precedents": True},
         "loops": False,
     },
     "training": {"epochs": 8, "max_steps": 1100, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},

@@ -127,7 +127,7 @@ class Case:
         filter = answer_filter(model, graph, candidates)
         table = candidate_table(model, visible, candidates, MEMORY, Processes())
         points, true_vectors = triple_vectors(model, visible, triples, rules.hidden, MEMORY // 8)
-        votes = visible.votes(model.votes, queries.centres, queries.labels, rules.hidden)
+        votes = visible.votes(model.votes, queries.centres, queries.labels, rules.hidden, queries.answers)
         assert votes is not None
         rows = filter.row_of[votes.entities]
         listed = Extras(votes.offsets, np.where(rows < 0, len(table), rows), np.zeros(len(rows), np.float32))

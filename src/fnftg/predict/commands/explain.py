@@ -118,6 +118,9 @@ def print_reasons(found: Any) -> None:
     if said := mention_of(found):
         alone = f"{found.mentions.rank_without:,g}"
         print(f"{said}, which adds {found.mentions.effect:+.4f}; without mentions the rank is {alone}.\n")
+    if said := precedents_of(found):
+        alone = f"{found.precedents.rank_without:,g}"
+        print(f"{said}, which adds {found.precedents.effect:+.4f}; without precedents the rank is {alone}.\n")
     if found.nearest:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
@@ -131,6 +134,16 @@ def mention_of(found: Any) -> str:
     ends = found.query.entity.name, found.candidate.entity.name
     named = [ends] * found.mentions.names + [ends[::-1]] * found.mentions.named
     return " and ".join(f"{who}'s text names {whom}" for who, whom in named)
+
+
+def precedents_of(found: Any) -> str:
+    """Which other answers the answer is like, and how many entities have it; empty if there are none of either."""
+    if found.precedents is None:
+        return ""
+    names = ", ".join(other.entity.name for other in found.precedents.alike[:SHORT])
+    others = f"{found.precedents.others:,} other{'s' * (found.precedents.others != 1)}"
+    said = [f"looks like {names}"] * bool(names) + [f"is an answer of {others}"] * bool(found.precedents.others)
+    return f"{found.candidate.entity.name} {' and '.join(said)}" if said else ""
 
 
 def print_short(found: Any) -> None:
@@ -151,6 +164,8 @@ def print_short(found: Any) -> None:
         lines.append(("joined already by", f"{edges} ({found.parallels.effect:+.3g})"))
     if said := mention_of(found):
         lines.append(("in the texts", f"{said} ({found.mentions.effect:+.3g})"))
+    if said := precedents_of(found):
+        lines.append(("answered before", f"{said} ({found.precedents.effect:+.3g})"))
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("alike in training", ", ".join(near)))

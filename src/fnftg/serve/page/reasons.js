@@ -71,6 +71,7 @@ function painted(graph, found) {
     voters(found),
     parallels(graph, found),
     mentions(found),
+    precedents(found),
     nearest(found, relation),
   ];
 }
@@ -210,21 +211,22 @@ function tinted(word, strongest) {
 
 // Triples
 
+const similar = ({ entity, similarity }) =>
+  h(
+    "li",
+    {},
+    h("span", { class: "near" }, visit(entity)),
+    h("span", { class: "number soft", title: "Similarity of the texts" }, decimal(similarity)),
+  );
+
 function voters(found) {
   if (!found.votes?.voters.length) return "";
-  const row = ({ entity, similarity }) =>
-    h(
-      "li",
-      {},
-      h("span", { class: "near" }, visit(entity)),
-      h("span", { class: "number soft", title: "Similarity of the texts" }, decimal(similarity)),
-    );
   const { effect, rank_without: without, voters: all } = found.votes;
   return h(
     "section",
     {},
     h("h3", {}, "Lookalikes with the same answer"),
-    h("ol", { class: "nearest" }, all.slice(0, VOTERS).map(row)),
+    h("ol", { class: "nearest" }, all.slice(0, VOTERS).map(similar)),
     h(
       "p",
       { class: "remark" },
@@ -258,6 +260,23 @@ function mentions(found) {
     h("h3", {}, "What the texts say"),
     h("ol", { class: "nearest" }, names ? row(asked, answer) : "", named ? row(answer, asked) : ""),
     h("p", { class: "remark" }, `${signed(effect)} to the score; without mentions: rank ${rank(without)}.`),
+  );
+}
+
+function precedents(found) {
+  if (!found.precedents?.alike.length && !found.precedents?.others) return "";
+  const { effect, rank_without: without, alike, others } = found.precedents;
+  return h(
+    "section",
+    {},
+    h("h3", {}, "How the relation was answered before"),
+    h("ol", { class: "nearest" }, alike.slice(0, VOTERS).map(similar)),
+    h(
+      "p",
+      { class: "remark" },
+      `${counted(alike.length, "answer")} like it, the same of ${counted(others, "other")}: ` +
+        `${signed(effect)} to the score; without precedents: rank ${rank(without)}.`,
+    ),
   );
 }
 
