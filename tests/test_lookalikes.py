@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -44,6 +46,23 @@ def test_lookalikes_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
         assert rows[row].tolist() == order
         assert similarities[row] == pytest.approx(cosines[row, order], abs=1e-4)
     assert rows[2, :2].tolist() == [4, 7]
+
+
+def test_lookalikes_are_compared_once_and_read_from_the_cache_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone, cases = np.arange(ENTITIES, dtype=np.int32), [(0, 4), (1, 4), (0, 3)]
+    expected = [Lookalikes.of(features(seed), k).whole()(everyone) for seed, k in cases]
+    for seed, k in cases:
+        Lookalikes.of(features(seed), k).whole(tmp_path)
+    monkeypatch.setattr(Lookalikes, "_compare", None)  # whoever compares again fails
+    for (seed, k), (rows, cosines) in zip(cases, expected, strict=True):
+        found = Lookalikes.of(features(seed), k).whole(tmp_path)(everyone)
+        assert np.array_equal(found[0], rows) and np.array_equal(found[1], cosines)
+    for file in tmp_path.glob("lookalikes-*/rows.npy"):
+        file.write_bytes(b"x")
+    with pytest.raises(FnftgError, match="damaged: delete it"):
+        Lookalikes.of(features(), 4).whole(tmp_path)
 
 
 def test_lookalikes_of_a_grown_graph_are_those_of_the_whole_one() -> None:

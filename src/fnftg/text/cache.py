@@ -7,6 +7,10 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
@@ -22,6 +26,15 @@ def cached_folder(cache: Path, name: str, make: Callable[[Path], None]) -> Path:
             with new_folder(folder) as partial:
                 make(partial)
     return folder
+
+
+def cached_array(folder: Path, name: str) -> npt.NDArray[Any]:
+    """An array of a cached folder, mapped into memory."""
+    try:
+        array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        return array
+    except (OSError, ValueError) as error:
+        raise FnftgError(f"The cached folder {folder} is damaged: delete it and run this again.") from error
 
 
 @contextlib.contextmanager

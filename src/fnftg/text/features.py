@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,9 @@ import torch
 from torch import nn
 
 from fnftg.console import progress, say
-from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.store import write_array
-from fnftg.text.cache import cached_folder
+from fnftg.text.cache import cached_array, cached_folder
 from fnftg.text.encoders import Encoder, Pooling, pooled
 from fnftg.text.rows import Rows, ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
@@ -203,7 +202,7 @@ class FeatureStore:
 
         folder = cached_folder(cache, f"{kind}-{key}", make)
         shutil.rmtree(unfinished, ignore_errors=True)
-        return FlatTable(_map(folder, FEATURES), _map(folder, INDEX))
+        return FlatTable(cached_array(folder, FEATURES), cached_array(folder, INDEX))
 
     def _by_length(self, first: Rows, second: Rows | None, index: Rows) -> tuple[Rows, Rows | None, Rows]:
         """The same with the longest sequences first, so that parts of the work are of similar lengths."""
@@ -250,11 +249,3 @@ def _write_rows(path: Path, count: int, width: int, parts: Iterator[Features]) -
         np.lib.format.write_array_header_1_0(file, header)
         for part in parts:
             file.write(np.ascontiguousarray(part, "<f4").data.cast("B"))
-
-
-def _map(folder: Path, name: str) -> npt.NDArray[Any]:
-    try:
-        array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-        return array
-    except (OSError, ValueError) as error:
-        raise FnftgError(f"The cached features {folder} are damaged: delete this folder and run it again.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ import torch
 
 from fnftg.console import progress
 from fnftg.errors import FnftgError
+from fnftg.kg.store import write_array
+from fnftg.text.cache import cached_array, cached_folder
+from fnftg.text.rows import content_key
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
@@ -19,6 +23,7 @@ MOST = 250_000  # entities that are all compared with each other
 BLOCK = 1 << 25  # similarities that are held at a time
 DIGITS = 4  # of similarities: what differs by less is equal, however the products were summed up
 NOBODY = -1
+FILES = "rows.npy", "cosines.npy"
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,26 @@ class Lookalikes:
         """With more entities, by the features of their texts (m, hidden); nothing is copied."""
         return Lookalikes((*self.units, unit(features)), self.k)
 
-    def whole(self) -> Lookalikes:
-        """The same, computed for all entities at once."""
+    def whole(self, cache: Path | None = None) -> Lookalikes:
+        """The same, computed for all entities at once, or found in the cache."""
         if self.kept is not None:
             return self
+        if cache is None:
+            return replace(self, kept=self._everyone())
+
+        def make(folder: Path) -> None:
+            for name, array in zip(FILES, self._everyone(), strict=True):
+                write_array(folder / name, array)
+
+        key = content_key(self.k, DIGITS, *(np.ascontiguousarray(part).data for part in self.units))
+        folder = cached_folder(cache, f"lookalikes-{key}", make)
+        rows, cosines = (cached_array(folder, name) for name in FILES)
+        return replace(self, kept=(rows, cosines))
+
+    def _everyone(self) -> tuple[Rows, Floats]:
         everyone = np.arange(self.size, dtype=np.int32)
         with progress("Comparing texts", len(everyone), "entities") as advance:
-            return replace(self, kept=self._all(everyone, advance))
+            return self._all(everyone, advance)
 
     def nearest(self, k: int) -> Lookalikes:
         """Fewer of those that were computed for all entities; nothing is copied."""

@@ -54,7 +54,8 @@ def texts_key(graph: KnowledgeGraph) -> str:
 
 def content_key(*parts: object) -> str:
     """A short name for content that is told apart by these values."""
-    digests = [hashlib.sha256(part if isinstance(part, bytes) else str(part).encode()).digest() for part in parts]
+    contents = (part if isinstance(part, bytes | memoryview) else str(part).encode() for part in parts)
+    digests = [hashlib.sha256(content).digest() for content in contents]
     return hashlib.sha256(b"".join(digests)).hexdigest()[:32]
 
 

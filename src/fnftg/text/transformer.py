@@ -31,6 +31,7 @@ class GraphTexts:
     relations: int  # R
     base: GraphTexts | None = None  # of a view: the texts of the graph that it extends
     compared: dict[int, Lookalikes] = field(default_factory=dict, repr=False)  # by their number
+    cache: Path | None = None  # where they are kept once all entities are compared
     vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, where names are looked for
 
     @classmethod
@@ -40,7 +41,7 @@ class GraphTexts:
         features = None
         if config.training == "frozen":
             features = FeatureStore.of(encoder, tokens, pooling_of(config, encoder), cache, config.token_budget)
-        return cls(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities)
+        return cls(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities, cache=cache)
 
     def extended(self, view: KnowledgeGraph, encoder: Encoder) -> GraphTexts:
         """The same for a view of the graph: only the texts that it adds are tokenised and encoded."""
@@ -65,7 +66,7 @@ class GraphTexts:
 
     def compare_all(self, k: int) -> None:
         """Looks up the lookalikes of all entities at once, where most of them will be asked for."""
-        self.compared[k] = self.lookalikes(k).whole()
+        self.compared[k] = self.lookalikes(k).whole(self.cache)
 
     @cached_property
     def mentions(self) -> Mentions:
