@@ -92,9 +92,26 @@ def test_precedents_are_those_of_the_graph_without_the_target(
 
 @settings(max_examples=100, deadline=None)
 @given(TRIPLES, st.integers(1, 3))
-def test_a_limit_leaves_the_most_usual(triples: list[Triple], limit: int) -> None:
-    for (_, few), (_, whole) in zip(asked(triples, None, limit), asked(triples, None), strict=True):
-        assert set(few) == set(sorted(whole, key=lambda entity: (-whole[entity], entity))[:limit])
+def test_a_limit_leaves_the_heaviest_whatever_their_rows(triples: list[Triple], limit: int) -> None:
+    nobody = np.full(len(CENTRES), -1, np.int32)
+    for some, whole in zip(asked(triples, nobody, limit), asked(triples, nobody), strict=True):
+        for few, all_ in zip(some, whole, strict=True):
+            following = sorted(all_.values(), reverse=True)[limit : limit + 1]
+            assert few == {entity: mass for entity, mass in all_.items() if not following or mass > following[0]}
+
+
+@settings(max_examples=100, deadline=None)
+@given(TRIPLES)
+def test_known_answers_of_a_question_without_a_target_have_what_they_would_have_as_one(triples: list[Triple]) -> None:
+    edges = {(h, r, t) for h, r, t in triples} | {(t, RELATIONS + r, h) for h, r, t in triples}
+    for query, found in enumerate(asked(triples, None)):
+        centre, label = int(CENTRES[query]), int(LABELS[query])
+        for kind, place in zip(found, (0, 1), strict=True):
+            wanted = expected(triples, centre, label, -1)[place]
+            for answer in {t for h, a, t in edges if (h, a) == (centre, label) and t != centre}:
+                mass = expected(triples, centre, label, answer)[place].get(answer)
+                wanted |= {} if mass is None else {answer: mass}
+            assert kind == pytest.approx(wanted, rel=1e-5, abs=1e-9)
 
 
 def test_shares_worked_by_hand() -> None:
@@ -165,8 +182,11 @@ def test_precedents_have_no_weights_to_be_learned_and_no_place_in_training() -> 
     assert later is not None and later.usual.any()
 
 
-def test_precedents_without_lookalikes_or_in_one_direction_are_refused() -> None:
-    with pytest.raises(FnftgError, match="need lookalikes"):
-        VotesConfig(precedents=True)
+def test_without_lookalikes_there_are_no_precedents() -> None:
+    model = random_model(score="cosine", votes=VotesConfig(mentions=True, precedents=True))
+    assert Visible.of(model, model.texts(GRAPH), GRAPH.triples("train")).precedents is None
+
+
+def test_precedents_of_edges_in_one_direction_are_refused() -> None:
     with pytest.raises(FnftgError, match="both directions"):
         random_model(votes=VotesConfig(lookalikes=2, precedents=True), ego=EgoConfig(directions="out"))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fnftg.ego.neighbours import Neighbours
-from fnftg.ego.votes import NEAR, NEARER, Answers, More, Votes
+from fnftg.ego.votes import NEAR, Answers, More, Votes
 from fnftg.kernels.ranges import ranges
-from fnftg.kernels.tally import tally
 from fnftg.kg.graph import Triples
 from fnftg.text.lookalikes import NOBODY, Lookalikes
 
@@ -24,10 +24,11 @@ Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 Truths = npt.NDArray[np.bool_]
-Ragged = tuple[Numbers, Rows, Floats]  # of query i the entities and their mass at offsets[i] to offsets[i + 1]
+Amounts = npt.NDArray[np.float64]
+Ragged = tuple[Numbers, Rows, Floats]  # how many entities each query has, the entities, their mass
 
 OWN = 100  # answers of an entity whose lookalikes are looked up, the first by row: what it takes has to end
-BLOCK = 256  # queries whose lookalikes are held at a time
+BLOCK = 256  # queries whose precedents are looked up at a time
 
 
 @dataclass(frozen=True)
@@ -82,47 +83,41 @@ class Precedents:
         targets: Rows | None,
         limit: int,
     ) -> Votes:
-        """The votes of queries (centre, label, ·), (q,), with up to `limit` precedents each of either kind.
+        """The votes of queries (centre, label, ·), (q,), with precedents: up to `limit` of either kind for each.
 
-        `answers` are those of the same visible graph. A target (q,) is asked for, and is no answer while it is; other
-        known answers have no need of precedents.
+        `answers` are those of the same visible graph. Targets (q,) are hidden while they are asked for, and other known
+        answers, which are no candidates then, have no precedents. Where there are no targets, every known answer has
+        those that it would have as one.
         """
         asked = np.flatnonzero(self.unmet[labels])
         if not len(asked):
             return votes
-        centres, labels = centres[asked], labels[asked]
-        targets = np.full(len(asked), NOBODY, np.int32) if targets is None else targets[asked]
-        offsets, known = answers(centres, labels)
-        other = known != np.repeat(targets, np.diff(offsets))
-        own = Own(np.concatenate([[0], np.cumsum(other)])[offsets], known[other], centres, answers.entities)
-        hidden = np.diff(offsets) > np.diff(own.offsets)
-        kinds: dict[More, Ragged] = {
-            "usual": self.usual(own, labels, targets, hidden, limit),
-            "alike": alike(lookalikes, own, limit),
-        }
-        for column, (starts, entities, mass) in kinds.items():
+        usual_ones, alike_ones = [], []
+        for start in range(0, len(asked), BLOCK):
+            some = asked[start : start + BLOCK]
+            own = Own.of(answers, centres[some], labels[some], None if targets is None else targets[some])
+            usual_ones.append(self.usual(own, labels[some], limit))
+            alike_ones.append(alike(lookalikes, own, limit))
+        kinds: dict[More, list[Ragged]] = {"usual": usual_ones, "alike": alike_ones}
+        for column, parts in kinds.items():
+            sizes, entities, mass = map(np.concatenate, zip(*parts, strict=True))
             counts = np.zeros(len(votes.offsets), np.int64)
-            counts[asked + 1] = np.diff(starts)
+            counts[asked + 1] = sizes
             votes = votes.beside(column, np.cumsum(counts), entities, mass)
         return votes
 
-    def usual(self, own: Own, labels: Rows, targets: Rows, hidden: Truths, limit: int) -> Ragged:
+    def usual(self, own: Own, labels: Rows, limit: int) -> Ragged:
         """What answers the labels (q,) most often: in which share of their triples, of those without the centre, of
-        which there shall be one more. A hidden target (q,) has one triple less."""
-        sizes = np.diff(own.offsets)
-        starts = self.offsets[labels]
-        # up to `limit` are left once own answers and the centre are gone and the target has sunk
-        counts = np.minimum(self.offsets[labels + 1] - starts, limit + sizes + 2)
+        which there shall be one more."""
+        starts, own_answers = self.offsets[labels], np.diff(own.offsets)
+        # enough to know the best and what comes next, once own answers and the centre are gone and the target has sunk
+        counts = np.minimum(self.offsets[labels + 1] - starts, limit + own_answers + 3)
         query, place = np.repeat(np.arange(len(labels)), counts), ranges(starts, counts)
-        entities, times = self.entities[place], self.counts[place]
-        times = times - (hidden[query] & (entities == targets[query]))
-        listed = (times > 0) & ~own.have(query, entities)
-        query, entities, times = query[listed], entities[listed], times[listed]
-        order = np.lexsort((entities, -times, query))
-        order = order[np.arange(len(order)) - np.searchsorted(query, query) < limit]  # places within each query
-        mass = times / (self.triples[labels] - sizes - hidden + 1)[query]
-        offsets = np.searchsorted(query[order], np.arange(len(labels) + 1))
-        return offsets, entities[order], mass[order].astype(np.float32)
+        entities = self.entities[place]
+        is_own = own.have(query, entities)
+        times = self.counts[place] - is_own - (entities == own.hidden[query])
+        others = self.triples[labels] - own_answers - (own.hidden != NOBODY)
+        return own.best(query, entities, times / (others + 1)[query], is_own, limit)
 
     @cached_property
     def triples(self) -> Numbers:
@@ -131,41 +126,58 @@ class Precedents:
         return np.asarray(np.diff(sums[self.offsets]))
 
 
+def alike(lookalikes: Lookalikes, own: Own, limit: int) -> Ragged:
+    """What looks like the answers that the centres have: the mean of similarity⁴ over these."""
+    counts = np.minimum(np.diff(own.offsets), OWN)
+    query, answers = np.repeat(np.arange(len(counts)), counts), own.answers[ranges(own.offsets[:-1], counts)]
+    rows, cosines = lookalikes(answers)  # (a, k) each
+    answer, place = np.nonzero(rows != NOBODY)
+    keys, of_key = np.unique(query[answer] * own.size + rows[answer, place], return_inverse=True)
+    weights = np.maximum(cosines[answer, place].astype(np.float64), 0) ** NEAR
+    itself = np.isin(keys, query * own.size + answers)  # no entity is a lookalike of itself
+    query, entities = np.divmod(keys, own.size)
+    mass = np.bincount(of_key, weights, len(keys)) / np.maximum(counts[query] - itself, 1)
+    return own.best(query, entities.astype(np.int32), mass, own.have(query, entities), limit)
+
+
 @dataclass(frozen=True)
 class Own:
-    """The known answers of queries, but for the targets: those of query i at offsets[i] to offsets[i + 1]."""
+    """The known answers of queries: those of query i at offsets[i] to offsets[i + 1], without its target."""
 
     offsets: Numbers  # (q + 1,)
     answers: Rows  # (a,)
-    centres: Rows  # (q,): which are no answers of their own
-    size: int  # of the graph: how many entities there are
+    hidden: Rows  # (q,): the target, where a visible edge leads to it, or else nobody
+    centres: Rows  # (q,)
+    size: int  # how many entities the graph has
+    listed: bool  # the known answers are candidates too
 
-    def have(self, query: Numbers, entities: Rows) -> Truths:
-        """Whether entities (n,) are answers of these queries (n,), or their centres."""
+    @classmethod
+    def of(cls, answers: Answers, centres: Rows, labels: Rows, targets: Rows | None) -> Own:
+        offsets, known = answers(centres, labels)
+        asked = np.full(len(centres), NOBODY, np.int32) if targets is None else targets
+        query = np.repeat(np.arange(len(centres)), np.diff(offsets))
+        other = known != asked[query]
+        hidden = np.full(len(centres), NOBODY, np.int32)
+        hidden[query[~other]] = known[~other]
+        kept = np.concatenate([[0], np.cumsum(other)])[offsets]
+        return cls(kept, known[other], hidden, centres, answers.entities, targets is None)
+
+    def have(self, query: Numbers, entities: npt.NDArray[np.integer[Any]]) -> Truths:
+        """Whether entities (n,) are answers of these queries (n,)."""
         of_answer = np.repeat(np.arange(len(self.centres)), np.diff(self.offsets))
-        found = np.isin(query * self.size + entities, of_answer * self.size + self.answers)
-        return np.asarray(found | (entities == self.centres[query]))
+        return np.isin(query * self.size + entities, of_answer * self.size + self.answers)
 
-    def part(self, start: int, stop: int) -> Own:
-        """Of some of the queries."""
-        offsets = self.offsets[start : stop + 1]
-        answers = self.answers[offsets[0] : offsets[-1]]
-        return Own(offsets - offsets[0], answers, self.centres[start:stop], self.size)
-
-
-def alike(lookalikes: Lookalikes, own: Own, limit: int) -> Ragged:
-    """What looks like the answers that the centres have: the mean of similarity⁴ over the answers."""
-    parts = []
-    for start in range(0, len(own.centres), BLOCK):
-        some = own.part(start, start + BLOCK)
-        counts = np.minimum(np.diff(some.offsets), OWN)
-        of_answer = np.repeat(np.arange(len(counts)), counts)
-        rows, cosines = lookalikes(some.answers[ranges(some.offsets[:-1], counts)])  # (a, k) each
-        answer, place = np.nonzero(rows != NOBODY)
-        query, named, weight = of_answer[answer], rows[answer, place], np.maximum(cosines[answer, place], 0)
-        new = ~some.have(query, named)
-        offsets = np.searchsorted(query[new], np.arange(len(counts) + 1))
-        offsets, entities, near, _ = tally(offsets, named[new], weight[new], (NEAR, NEARER), own.size, limit)
-        parts.append((np.diff(offsets), entities, near / np.repeat(counts, np.diff(offsets)).astype(np.float32)))
-    counts, entities, mass = map(np.concatenate, zip(*parts, strict=True))
-    return np.concatenate([[0], np.cumsum(counts)]), entities, mass
+    def best(self, query: Numbers, entities: Rows, mass: Amounts, is_own: Truths, limit: int) -> Ragged:
+        """Of candidates (n,), each with a mass, the heaviest of each query: no more than `limit` that are no known
+        answers. Where they are more, those go that weigh the same as the next, whatever their rows."""
+        there = (mass > 0) & (entities != self.centres[query]) & (self.listed | ~is_own)
+        query, entities, mass, is_own = query[there], entities[there], mass[there], is_own[there]
+        order = np.lexsort((entities, -mass, query))
+        query, entities, mass, is_own = query[order], entities[order], mass[order], is_own[order]
+        before: Numbers = np.cumsum(~is_own) - ~is_own  # how many new ones
+        next_ones = ~is_own & (before - before[np.searchsorted(query, query)] == limit)
+        least = np.zeros(len(self.centres))
+        least[query[next_ones]] = mass[next_ones]
+        heavy = mass > least[query]
+        sizes = np.bincount(query[heavy], minlength=len(self.centres))
+        return sizes, entities[heavy], mass[heavy].astype(np.float32)

@@ -7,8 +7,8 @@ Votes for an answer never rest on an edge of the asked entity, so nothing that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,11 @@ class Votes:
         columns[column][of_voted] = mass[of_others]
         starts = np.searchsorted(query[order], np.arange(len(offsets)))
         return Votes(starts, *(columns[name][order] for name in COLUMNS))
+
+    def without(self, *columns: str) -> Votes:
+        """As if nothing stood in some of the columns."""
+        nothing: dict[str, Any] = {column: np.zeros_like(self.near) for column in columns}
+        return replace(self, **nothing)
 
     @property
     def queries(self) -> Numbers:

@@ -80,7 +80,7 @@ class Visible:
         """What the model needs of these triples (n, 3)."""
         neighbours = Neighbours.of(triples, texts.entities, texts.relations, model.ego.directions)
         if model.votes.lookalikes:
-            texts.compare_all(max(model.votes.lookalikes, model.votes.lookalikes_at_evaluation))
+            texts.compare_all(model.votes.most_lookalikes)
         by_label = model.votes.lookalikes or model.votes.mentions
         answers = KnownAnswers.of(triples, texts.entities, texts.relations) if by_label else None
         return cls.counted(model, texts, neighbours, answers)
@@ -92,7 +92,7 @@ class Visible:
         """With what the model counts in these edges."""
         parallels = Parallels.of(neighbours) if model.votes.parallels else None
         naming = Naming.of(texts.mentions, neighbours) if model.votes.mentions else None
-        precedents = Precedents.of(neighbours, model.unmet(texts)) if model.votes.precedents else None
+        precedents = Precedents.of(neighbours, model.unmet(texts)) if model.votes.has_precedents else None
         return cls(texts, neighbours, answers, parallels, naming, precedents)
 
     def votes(
@@ -192,7 +192,7 @@ class LinkPredictor(nn.Module):
         """(q, d) against (n, d) → scores (q, n)."""
 
     def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
-        """What the votes of lookalikes add to the scores of the answers (e,) of queries with these labels (q,)."""
+        """What votes and all beside them add to the scores of the answers (e,) of queries with these labels (q,)."""
         raise NotImplementedError
 
     def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:

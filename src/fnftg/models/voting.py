@@ -19,7 +19,7 @@ FEATURES, BOND_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Votin
 BONDS = {"kinship": 3.0, "mentioned": 1.0}  # what binds two entities, its weight at the start, in units of a vote's
 # Weights of all features for relations that were never trained on, in the same units.
 UNMET = {"votes": (2.5, 0, 2.5, 0, 0), "kinship": (2.5, 2.5), "mentioned": (2.5, 0)}
-PRECEDENTS = {"alike": 2.5, "usual": 2.5}  # which no others have
+PRECEDENTS = {"alike": 2.5, "usual": 2.5}  # of these relations alone
 RAREST = 0.01  # a share of the votes, or a bond, below which an answer counts as if it had none
 
 
@@ -30,14 +30,14 @@ class VotesConfig:
     Args:
         lookalikes: how many of the most similar entities vote; 0: none.
         evaluation_lookalikes: how many do in evaluation and prediction; as in training if none is given.
-        answers: answers of a query that votes may raise.
+        answers: answers of a query that votes, parallels and precedents may raise, so many of each.
         weight: of the votes at the start, in units of the score.
         parallels: edges that lead from the asked entity to an answer already count too (see ego/parallels.py). Not in
             training, where hardly a negative has any: their weights are the first ones until they are fitted on val.
         mentions: entities that name the asked one in their texts, or are named in its text, count too (see
             ego/naming.py). Not in training either.
         precedents: of relations that were never trained on, what is like another answer of the asked entity and what
-            many entities have counts too (see ego/precedents.py); it needs lookalikes.
+            many entities have counts too, where there are lookalikes (see ego/precedents.py).
         weighed: after training the weights are fitted once more, on the val split (see training/weighing.py).
     """
 
@@ -55,12 +55,18 @@ class VotesConfig:
             raise FnftgError("Votes need lookalikes of 0 or more, and answers of at least 1.")
         if self.evaluation_lookalikes is not None and (self.evaluation_lookalikes < 1 or not self.lookalikes):
             raise FnftgError("Votes need evaluation_lookalikes of at least 1, and lookalikes in training too.")
-        if self.precedents and not self.lookalikes:
-            raise FnftgError("Precedents need lookalikes: set votes.lookalikes to 1 or more.")
 
     @property
     def lookalikes_at_evaluation(self) -> int:
         return self.lookalikes if self.evaluation_lookalikes is None else self.evaluation_lookalikes
+
+    @property
+    def most_lookalikes(self) -> int:
+        return max(self.lookalikes, self.lookalikes_at_evaluation)
+
+    @property
+    def has_precedents(self) -> bool:
+        return self.precedents and self.lookalikes > 0
 
     @property
     def counted(self) -> bool:
@@ -92,7 +98,7 @@ class Voting(nn.Module):
             self.bond_common = nn.Parameter(torch.tensor(starts))
             unmet = [weight for name in self.bonds for weight in UNMET[name]]
             self.register_buffer("bond_unmet", config.weight * torch.tensor(unmet), persistent=False)
-        of_precedents = PRECEDENTS if config.precedents else {}
+        of_precedents = PRECEDENTS if config.has_precedents else {}
         self.precedents = {name: config.weight * weight for name, weight in of_precedents.items()}
 
     def knows(self, prints: Tensor) -> Tensor:
@@ -111,7 +117,7 @@ class Voting(nn.Module):
             weights = torch.where(met, weights, self.bond_unmet)
             bonds = [self.bond_features(getattr(votes, name), query, len(relations)) for name in self.bonds]
             added = added + (torch.cat(bonds, dim=1) * weights[query]).sum(1)
-        for name, weight in self.precedents.items():  # which relations that were trained on do not have
+        for name, weight in self.precedents.items():  # none is counted for relations that were trained on
             added = added + weight * log_mass(torch.from_numpy(getattr(votes, name)).to(query.device))
         return added
 
@@ -129,7 +135,7 @@ class Voting(nn.Module):
 
 
 def log_mass(mass: Tensor) -> Tensor:
-    """(e,)"""
+    """What a mass of evidence (e,) counts for: its logarithm, 0 where there is none."""
     return torch.log(mass / RAREST + 1)
 
 

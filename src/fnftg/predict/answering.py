@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,12 +144,17 @@ class Batch:
                 mentions = mentions.extended(texts, first_words(pl.Series(texts)))
             naming = visible.naming.grown(mentions, unknown, self.relations_of(question))
             votes = votes.beside("mentioned", *naming(answers, *asked))
-        if visible.precedents is not None:
+        if visible.precedents is not None and self.unmet[self.labels(labels, question)].any():
             every = self.labels(np.arange(2 * self.relations_of(question)), question)
-            precedents = visible.precedents.grown(unknown, predictor.model.unmet(self.texts)[every])
+            precedents = visible.precedents.grown(unknown, self.unmet[every])
             lookalikes = self.lookalikes(config.lookalikes, question)
             votes = precedents.beside(votes, lookalikes, answers, *asked, None, config.answers)
         return votes
+
+    @cached_property
+    def unmet(self) -> Truths:
+        """Which labels of the common view were never trained on."""
+        return self.predictor.model.unmet(self.texts)
 
     def lookalikes(self, k: int, question: int) -> Lookalikes:
         """In the numbers of the question, what is new to it among them."""

@@ -7,7 +7,7 @@ one word of a text, all of them in one batch. The other edges stay as they were 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from fnftg.ego.precedents import OWN
 from fnftg.ego.sampling import NOTHING, EgoGraphs, Hidden
 from fnftg.ego.transformer import Edges, GraphLayer, modulated, with_centre_first
+from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.kernels.segments import segment_softmax
 from fnftg.kg.graph import KnowledgeGraph
@@ -137,7 +138,7 @@ class PrecedentsReason:
     score_without: float  # without any precedents
     rank_without: float
     alike: list[Voter]  # other answers of the entity that is asked about, of which the answer is a lookalike
-    others: int  # entities that have the same answer
+    others: int  # entities that have the same answer; 0 where so many others are more usual that it does not count
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Explanation:
     votes: VotesReason | None  # of systems that count any
     parallels: ParallelsReason | None
     mentions: MentionsReason | None
-    precedents: PrecedentsReason | None  # of relations that have any
+    precedents: PrecedentsReason | None  # of relations that were never trained on
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
@@ -226,27 +227,23 @@ def explain(
     counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
     of_votes, of_parallels, of_mentions, of_precedents = None, None, None, None
     if votes is not None:
-        none = np.zeros_like(votes.near)
-        plain = [
-            table.counts(
-                model, points[:1], vectors[1:], answer, taken, Extras.of(model, visible.texts, labels[:1], rest), MEMORY
-            )
-            for rest in (
-                replace(votes, near=none, nearer=none),
-                replace(votes, kinship=none),
-                replace(votes, mentioned=none),
-                replace(votes, alike=none, usual=none),
-            )
-        ]
+
+        def without(*columns: str) -> tuple[float, float, float]:
+            """The effect of some of what was counted, the score without it, the rank."""
+            less = Extras.of(model, visible.texts, labels[:1], votes.without(*columns))
+            plain = table.counts(model, points[:1], vectors[1:], answer, taken, less, MEMORY)
+            score = float(plain.scores[0])
+            return float(counts.scores[0]) - score, score, float(mean_ranks(plain.better, plain.equal)[0])
+
         if model.votes.lookalikes:
-            of_votes = votes_reason(predictor, without(counts, plain[0]), centre, answer, labels[:1])
+            of_votes = votes_reason(predictor, without("near", "nearer"), centre, answer, labels[:1])
         if model.votes.parallels:
-            of_parallels = parallels_reason(predictor, without(counts, plain[1]), centre, answer, int(labels[0]))
+            of_parallels = parallels_reason(predictor, without("kinship"), centre, answer, int(labels[0]))
         if visible.naming is not None:
             kind = int(visible.naming.mentions.between(np.array([centre]), np.array([answer]))[0])
-            of_mentions = MentionsReason(*without(counts, plain[2]), bool(kind & NAMES), bool(kind & NAMED))
+            of_mentions = MentionsReason(*without("mentioned"), bool(kind & NAMES), bool(kind & NAMED))
         if visible.precedents is not None and visible.precedents.unmet[labels[0]]:
-            of_precedents = precedents_reason(predictor, without(counts, plain[3]), centres, labels)
+            of_precedents = precedents_reason(predictor, without("alike", "usual"), votes, centres, labels)
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -422,12 +419,6 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
     ]
 
 
-def without(counts: Counts, plain: Counts) -> tuple[float, float, float]:
-    """By the counts with something and without: its effect, the score without it, the rank."""
-    score = float(plain.scores[0])
-    return float(counts.scores[0]) - score, score, float(mean_ranks(plain.better, plain.equal)[0])
-
-
 def votes_reason(
     predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: Integers
 ) -> VotesReason:
@@ -456,16 +447,19 @@ def parallels_reason(
 
 
 def precedents_reason(
-    predictor: Predictor, alone: tuple[float, float, float], centres: Integers, labels: Integers
+    predictor: Predictor, alone: tuple[float, float, float], votes: Votes, centres: Integers, labels: Integers
 ) -> PrecedentsReason:
-    """Centres are the entity that is asked about and the answer; labels those of the relation from either side."""
+    """Centres are the entity that is asked about and the answer; labels those of the relation from either side. What
+    was not counted, as others weigh more, is no reason."""
+    counted = votes.entities == centres[1]
     offsets, known = predictor.known(centres, labels)
     of_centre, of_answer = np.split(known, offsets[1:2])
-    own = of_centre[of_centre != centres[1]][:OWN]
+    own = of_centre[of_centre != centres[1]][: OWN if votes.alike[counted].any() else 0]
     rows, cosines = predictor.visible.texts.lookalikes(predictor.model.votes.lookalikes)(own)  # (a, k) each
     found = sorted(zip(*np.nonzero(rows == centres[1]), strict=True), key=lambda place: -cosines[place])
     like = [Voter(named(predictor.graph, int(own[place[0]])), float(cosines[place])) for place in found]
-    return PrecedentsReason(*alone, like, int((of_answer != centres[0]).sum()))
+    others = int((of_answer != centres[0]).sum()) if votes.usual[counted].any() else 0
+    return PrecedentsReason(*alone, like, others)
 
 
 def step(graph: KnowledgeGraph, label: int) -> Step:

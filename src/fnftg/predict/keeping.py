@@ -123,7 +123,8 @@ def graph_texts(model: LinkPredictor, graph: KnowledgeGraph, folder: Path | None
         tokens = TokenStore.of(graph, model.tt.encoder, text.words, cache)
         table = FlatTable(mapped(folder, FEATURES), mapped(folder, INDEX))
         features = FeatureStore(model.tt.encoder, tokens, pooling_of(text, model.tt.encoder), table, text.token_budget)
-        return GraphTexts(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities)
+        sizes = len(graph.entities), len(graph.relations)
+        return GraphTexts(tokens, features, *sizes, vocabulary=graph.entities, cache=cache)
     if text.training != "centre":
         return model.texts(graph, cache)
     texts = GraphTexts.of(graph, model.tt.encoder, text, cache)  # and its features, by the weights it has now

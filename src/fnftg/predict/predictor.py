@@ -199,6 +199,8 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
     kept = keeping.folder_of(folder.path, opened)
     entities, relations = len(opened.entities), len(opened.relations)
     texts = keeping.graph_texts(model, opened, kept)
+    if model.votes.lookalikes:
+        texts.recall_all(model.votes.most_lookalikes)
 
     def made() -> tuple[Neighbours, KnownAnswers, Floats]:
         triples = opened.all_triples()

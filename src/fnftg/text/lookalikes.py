@@ -59,8 +59,18 @@ class Lookalikes:
             for name, array in zip(FILES, self._everyone(), strict=True):
                 write_array(folder / name, array)
 
+        return self._read(cached_folder(cache, self._name(), make))
+
+    def recalled(self, cache: Path) -> Lookalikes:
+        """The same, with those of all entities if the cache has them."""
+        folder = cache / self._name()
+        return self._read(folder) if folder.is_dir() else self
+
+    def _name(self) -> str:
         key = content_key(self.k, DIGITS, *(np.ascontiguousarray(part).data for part in self.units))
-        folder = cached_folder(cache, f"lookalikes-{key}", make)
+        return f"lookalikes-{key}"
+
+    def _read(self, folder: Path) -> Lookalikes:
         rows, cosines = (cached_array(folder, name) for name in FILES)
         return replace(self, kept=(rows, cosines))
 

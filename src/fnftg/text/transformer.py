@@ -68,6 +68,11 @@ class GraphTexts:
         """Looks up the lookalikes of all entities at once, where most of them will be asked for."""
         self.compared[k] = self.lookalikes(k).whole(self.cache)
 
+    def recall_all(self, k: int) -> None:
+        """The same if that was done before, where few of them may be asked for."""
+        if self.cache is not None:
+            self.compared[k] = self.lookalikes(k).recalled(self.cache)
+
     @cached_property
     def mentions(self) -> Mentions:
         """Which texts name which entities."""

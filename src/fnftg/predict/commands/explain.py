@@ -137,13 +137,14 @@ def mention_of(found: Any) -> str:
 
 
 def precedents_of(found: Any) -> str:
-    """Which other answers the answer is like, and how many entities have it; empty if there are none of either."""
+    """Which answers that there are the answer is like, and how many entities have it; empty if neither is so."""
     if found.precedents is None:
         return ""
     names = ", ".join(other.entity.name for other in found.precedents.alike[:SHORT])
-    others = f"{found.precedents.others:,} other{'s' * (found.precedents.others != 1)}"
-    said = [f"looks like {names}"] * bool(names) + [f"is an answer of {others}"] * bool(found.precedents.others)
-    return f"{found.candidate.entity.name} {' and '.join(said)}" if said else ""
+    others = "1 other has" if found.precedents.others == 1 else f"{found.precedents.others:,} others have"
+    asked, answer = found.query.entity.name, found.candidate.entity.name
+    said = [f"{answer} looks like {names}, which {asked} has already"] * bool(names)
+    return " and ".join(said + [f"{others} the answer {answer}"] * bool(found.precedents.others))
 
 
 def print_short(found: Any) -> None:

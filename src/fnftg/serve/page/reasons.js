@@ -266,16 +266,19 @@ function mentions(found) {
 function precedents(found) {
   if (!found.precedents?.alike.length && !found.precedents?.others) return "";
   const { effect, rank_without: without, alike, others } = found.precedents;
+  const said = [
+    alike.length ? `${counted(alike.length, "answer")} of ${found.query.entity.name} like it` : "",
+    others ? `${counted(others, "other")} with the same answer` : "",
+  ].filter(Boolean);
   return h(
     "section",
     {},
     h("h3", {}, "How the relation was answered before"),
-    h("ol", { class: "nearest" }, alike.slice(0, VOTERS).map(similar)),
+    alike.length ? h("ol", { class: "nearest" }, alike.slice(0, VOTERS).map(similar)) : "",
     h(
       "p",
       { class: "remark" },
-      `${counted(alike.length, "answer")} like it, the same of ${counted(others, "other")}: ` +
-        `${signed(effect)} to the score; without precedents: rank ${rank(without)}.`,
+      `${said.join(", ")}: ${signed(effect)} to the score; without precedents: rank ${rank(without)}.`,
     ),
   );
 }
