@@ -78,7 +78,7 @@ def make_run(folder: Path) -> Path:
     encoder = load_encoder("scratch:L-1_H-32_A-2", GraphLines(graph))
     torch.manual_seed(0)
     text = TextConfig(encoder=encoder.name, width=16, training="frozen", query="vector")
-    votes = VotesConfig(lookalikes=6, weight=0.5, parallels=True, mentions=True)
+    votes = VotesConfig(lookalikes=6, weight=0.5, parallels=True, mentions=True, precedents=True)
     model = FnF(FnFConfig(text=text, ego=EgoConfig(limit=40, evaluation_limit=40), votes=votes), encoder).eval()
     (folder / "otters").mkdir()
     save_pretrained(model, folder / "otters" / "checkpoint")
@@ -392,7 +392,8 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     effects = [abs(edge.effect) for side in (found.query, found.candidate) for edge in side.edges[:9]]
     assert sorted(range(len(widths)), key=widths.__getitem__) == sorted(range(len(effects)), key=effects.__getitem__)
     assert found.votes is not None and found.votes.voters, "one of its lookalikes has the answer"
-    near = [voter.entity.name for voter in found.votes.voters[:5]]
+    assert found.precedents is not None and found.precedents.others, "others have the answer"
+    near = [one.entity.name for reason in (found.votes.voters, found.precedents.alike) for one in reason[:5]]
     near += [f"{one.head.name} is a kind of → {one.tail.name}" for one in found.nearest]
     assert [text.strip() for text in dialog.locator(".near").all_inner_texts()] == near
     assert found.parallels is not None and found.parallels.edges, "an edge joins the two already"
@@ -401,6 +402,8 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     assert found.mentions is not None and found.mentions.names, "the otter's text names it"
     said = dialog.locator("section", has_text="What the texts say").locator("li")
     expect(said).to_have_text([f"The text of otter names {answer.name}."])
+    before = dialog.locator("section", has_text="How the relation was answered before").locator(".remark")
+    expect(before).to_contain_text(re.compile(rf"\b{found.precedents.others} others? with the same answer:"))
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(page).to_have_url(re.compile("relation=_hypernym$"))
