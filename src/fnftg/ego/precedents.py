@@ -2,7 +2,7 @@
 
 Of a relation that training never saw the model's score knows little, but a few edges may be visible. So what looks like
 another answer of the same entity is likely to be one too, and so is what many others have. For relations that were
-trained on neither is counted: their scores know it.
+trained on neither is counted: beside what their scores know it is worth little.
 """
 
 from __future__ import annotations
