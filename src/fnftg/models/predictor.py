@@ -196,8 +196,8 @@ class LinkPredictor(nn.Module):
         raise NotImplementedError
 
     def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
-        """Which labels of the graph (2R,) were never trained on, as far as the system tells them apart."""
-        return np.zeros(2 * texts.relations, bool)
+        """Which labels of the graph (2R,) were never trained on; asked of systems that count precedents."""
+        raise NotImplementedError
 
     # What training asks for
 
