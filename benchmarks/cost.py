@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import print_table, say
+from fnftg.console import log, print_table
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.paper.plots import BLUE, GREY, STYLE
@@ -78,7 +78,7 @@ def main() -> None:
     print_table(
         "accuracy against minutes", ["run", "minutes", "MRR"], [(n, f"{x:.1f}", f"{y:.3f}") for n, x, y in points]
     )
-    say(f"The picture is {chosen.output}.")
+    log(f"The picture is {chosen.output}.")
 
 
 if __name__ == "__main__":

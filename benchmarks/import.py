@@ -19,7 +19,7 @@ from pathlib import Path
 import measuring
 from measuring import GIGABYTE, MEGABYTE, Figure, peak_memory, run
 
-from fnftg.console import say
+from fnftg.console import log
 
 LIBRARIES = ("fnftg", "polars", "numpy", "numba", "pykeen", "pandas", "torch")
 COMPARED_TRIPLES, ROUNDS = 2_000_000, 3
@@ -70,9 +70,9 @@ def open_store(store: str) -> dict[str, float]:
 
 def measure(folder: Path, entities: int, triples: int, relations: int) -> list[Figure]:
     files, store, first = folder / "files", folder / "store", folder / "first.tsv"
-    say(f"Making up {entities:,} entities and {triples:,} triples …")
+    log(f"Making up {entities:,} entities and {triples:,} triples …")
     synth = run(synthesise, files, entities, triples, relations)
-    say("Importing them …")
+    log("Importing them …")
     imported = run(import_with_fnftg, files, store)
     opened = run(open_store, store)
     figures = [
@@ -87,7 +87,7 @@ def measure(folder: Path, entities: int, triples: int, relations: int) -> list[F
     with open(files / "ind-train.tsv", "rb") as train, open(first, "wb") as file:
         file.writelines(islice(train, COMPARED_TRIPLES))
     compared = min(triples, COMPARED_TRIPLES)
-    say(f"Comparing with PyKEEN on {compared:,} triples …")
+    log(f"Comparing with PyKEEN on {compared:,} triples …")
     ours, theirs = [], []
     for _ in range(ROUNDS):
         theirs.append(run(import_with_pykeen, first)["seconds"])

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from measuring import GIGABYTE, Figure, run
 
-from fnftg.console import say
+from fnftg.console import log
 
 LIBRARIES = ("fnftg", "faiss-cpu", "numpy", "numba", "torch", "transformers")
 ENTITIES, TRIPLES, RELATIONS = 40_943, 93_003, 11  # of WN18RR_IND
@@ -92,7 +92,7 @@ def single_answers(folder: str, threads: str) -> dict[str, float]:
 
 def make_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
     """Vectors on disk, block by block."""
-    from fnftg.predict.updating import write_rows
+    from fnftg.predict.graph_update import write_rows
 
     torch.set_num_threads(int(threads))
     count = int(candidates)
@@ -106,7 +106,7 @@ def make_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
 
 
 def exact(folder: str, threads: str) -> dict[str, float]:
-    from fnftg.ranking.answers import top_answers
+    from fnftg.ranking.search import top_answers
 
     torch.set_num_threads(int(threads))
     table, points, model = opened(folder)
@@ -120,7 +120,7 @@ def hnsw(folder: str, threads: str) -> dict[str, float]:
     import faiss
 
     from fnftg.predict.index import NearestIndex
-    from fnftg.ranking.answers import top_answers
+    from fnftg.ranking.search import top_answers
 
     torch.set_num_threads(int(threads))
     faiss.omp_set_num_threads(int(threads))
@@ -173,9 +173,9 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         if options.run:
             shutil.copytree(options.run, folder / "run", ignore=shutil.ignore_patterns("answers"))
         else:
-            say("Making up a graph of the size of WN18RR_IND …")
+            log("Making up a graph of the size of WN18RR_IND …")
             run(make_run, folder)
-        say("Asking about known and new entities …")
+        log("Asking about known and new entities …")
         single = run(single_answers, folder / "run", options.threads)
         figures += [
             Figure("candidates of the run", single["entities"], ""),
@@ -190,10 +190,10 @@ def measure(options: argparse.Namespace) -> list[Figure]:
             count = f"{options.candidates:,} × {WIDTH}"
             folder = options.keep or folder
             folder.mkdir(parents=True, exist_ok=True)
-            say(f"Making up {count} candidates, and searching them …")
+            log(f"Making up {count} candidates, and searching them …")
             run(make_table, folder, options.candidates, options.threads)
             everything = run(exact, folder, options.threads)
-            say("Building an index of them …")
+            log("Building an index of them …")
             index = run(hnsw, folder, options.threads)
             figures += [
                 Figure(f"{count}: exact, median", everything["milliseconds"], "ms", limit=1500),

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from measuring import GIGABYTE, MEGABYTE, Figure, fresh_peak, peak_memory, run
 
-from fnftg.console import say
+from fnftg.console import log
+from fnftg.ego.config import EgoConfig
 from fnftg.kg import KnowledgeGraph
-from fnftg.models.predictor import EgoConfig, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 
 LIBRARIES = ("fnftg", "numpy", "numba", "pykeen", "torch")
 ENTITIES, RELATIONS, WIDTH, SEED = 41_000, 11, 256, 0
@@ -35,7 +36,7 @@ class Fixed(LinkPredictor):
     def __init__(self, entities: torch.Tensor, relations: torch.Tensor):
         super().__init__()
         self.entities, self.labels = entities, torch.cat([relations, -relations])  # (N, d), (2R, d)
-        self.by_distance, self.width, self.ego = True, entities.shape[1], EgoConfig(limit=0)
+        self.by_distance, self.width, self.ego = True, entities.shape[1], EgoConfig(num_neighbours=0)
 
     def forward(
         self, texts: Any, centres: Any, egos: Any, labels: Any, candidates: bool
@@ -134,7 +135,7 @@ def rank_run(run_folder: str) -> dict[str, float]:
 
 def rank_large(folder: str, candidates: str) -> dict[str, float]:
     """Queries against candidates in a file, several known answers each."""
-    from fnftg.ranking.counting import filtered_counts
+    from fnftg.ranking.rank_counts import filtered_counts
 
     count, path = int(candidates), Path(folder) / "candidates.f32"
     generator = np.random.default_rng(SEED)
@@ -159,7 +160,7 @@ def rank_large(folder: str, candidates: str) -> dict[str, float]:
 
 def measure(options: argparse.Namespace) -> list[Figure]:
     queries = options.pykeen_queries
-    say(f"Ranking {queries:,} queries with PyKEEN and with fnftg …")
+    log(f"Ranking {queries:,} queries with PyKEEN and with fnftg …")
     theirs, ours = run(rank_with_pykeen, queries), run(rank_with_fnftg, queries)
     difference = max(abs(theirs[name] - ours[name]) for name in ("mrr", "hits@1", "hits@3", "hits@10"))
     figures = [
@@ -171,14 +172,14 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         Figure("memory for ranking: fnftg", ours["grown"] / MEGABYTE, "MB"),
     ]
     if options.run:
-        say(f"Ranking the test split of {options.run} …")
+        log(f"Ranking the test split of {options.run} …")
         found = run(rank_run, options.run)
         name = f"{found['queries']:,.0f} queries, {found['candidates']:,.0f} candidates of a run"
         figures += [
             Figure(name, found["seconds"], "s", limit=25),
             Figure("peak memory of the whole process", found["peak"] / GIGABYTE, "GB", limit=2),
         ]
-    say(f"Ranking {LARGE_QUERIES:,} queries against {options.large:,} candidates in a file …")
+    log(f"Ranking {LARGE_QUERIES:,} queries against {options.large:,} candidates in a file …")
     with tempfile.TemporaryDirectory() as folder:
         found = run(rank_large, folder, options.large)
     budget = BUDGET / MEGABYTE

@@ -32,7 +32,7 @@ import numpy as np
 from measuring import MEGABYTE, Figure, run
 from predict import make_run
 
-from fnftg.console import say
+from fnftg.console import log
 
 LIBRARIES = ("fnftg", "fastapi", "uvicorn", "numpy", "numba", "torch", "transformers")
 QUESTIONS, SEED = 20_000, 0
@@ -169,20 +169,20 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         if options.run:
             shutil.copytree(options.run, folder / "run", ignore=shutil.ignore_patterns("restart"))
         else:
-            say("Making up a graph of the size of WN18RR_IND …")
+            log("Making up a graph of the size of WN18RR_IND …")
             run(make_run, folder)
         place, seconds, connections = folder / "run", options.seconds, options.connections
         with server(place, options.threads) as (process, port):
-            say("Warming up, then asking for answers, batched …")
+            log("Warming up, then asking for answers, batched …")
             run(load, place, port, min(WARM, seconds), connections, 0)  # until every shape of a batch has come by
             before = memory(process)
             together = run(load, place, port, seconds, connections, 0)
             after = memory(process)
-            say("Exchanging the model under load …")
+            log("Exchanging the model under load …")
             reloading = run(load, place, port, min(RELOADING, seconds), connections, RELOADS)
             in_the_end = memory(process)
         with server(place, options.threads, "--no-batching") as (_, port):
-            say("One after the other …")
+            log("One after the other …")
             run(load, place, port, min(WARM, seconds) / 4, connections, 0)
             alone = run(load, place, port, seconds, connections, 0)
     every = (together, reloading, alone)

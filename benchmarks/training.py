@@ -23,21 +23,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fnftg.console import print_json, print_table, say
-from fnftg.ego.answers import KnownAnswers
+from fnftg.console import log, print_json, print_table
+from fnftg.ego.config import EgoConfig
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
+from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.kg import KnowledgeGraph, open_graph
 from fnftg.memory import keep_freed_memory
 from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.link_predictor import GraphContext
 from fnftg.models.losses import LossConfig
-from fnftg.models.predictor import EgoConfig, Visible
-from fnftg.models.scoring import query_points
+from fnftg.models.scoring import compose_queries
 from fnftg.text.encoders import TextConfig, load_encoder, pooled
 from fnftg.text.rows import GraphLines
 from fnftg.text.transformer import GraphTexts
-from fnftg.training.batches import Batch, epoch_order
+from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.objective import Objective
 
 SCRATCH = "scratch:L-2_H-128_A-2"
@@ -89,7 +90,7 @@ class PlainFnF(FnF):
             read.append(layer.after_attention(x, weights @ values)[:, 0])
         relation = self.encode_all(texts, texts.relation_row(torch.from_numpy(labels % texts.relations).long()))
         inverse = torch.from_numpy(labels >= texts.relations)
-        return read[0], query_points(self.config.score, read[1], relation, inverse)
+        return read[0], compose_queries(self.config.score, read[1], relation, inverse)
 
     def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
         return -torch.cdist(points, candidates, p=1)
@@ -106,7 +107,7 @@ def steps(
     texts = GraphTexts.of(graph, encoder, config.text, cache)
     triples = graph.triples("train")
     sizes = len(graph.entities), len(graph.relations)
-    visible, known = Visible(texts, Neighbours.of(triples, *sizes)), KnownAnswers.of(triples, *sizes)
+    context, known = GraphContext(texts, Neighbours.of(triples, *sizes)), KnownAnswers.of(triples, *sizes)
     optimiser = torch.optim.RAdam([p for p in objective.parameters() if p.requires_grad], lr=1e-5)
     order = epoch_order(len(triples), 0, 0)
     objective.train()
@@ -114,8 +115,8 @@ def steps(
         encoder.model.eval()  # no dropout, so that both have the same loss
 
     def step(index: int) -> float:
-        batch = Batch.of(triples[order[index * batch_size : (index + 1) * batch_size]], sizes[1])
-        egos = visible.ego_graphs(
+        batch = TrainingBatch.of(triples[order[index * batch_size : (index + 1) * batch_size]], sizes[1])
+        egos = context.ego_graphs(
             config.ego, batch.queries.centres, batch.hidden("target"), (0, 0, index), training=True
         )
         loss = objective(texts, batch, egos, batch.negatives(known))
@@ -136,7 +137,7 @@ def seconds(step: Callable[[int], float], first: int, count: int) -> float:
 
 def plain_against_ours(graph: KnowledgeGraph, neighbours: int, count: int, cache: Path) -> dict[str, float]:
     text = TextConfig(encoder=SCRATCH, training="finetune", query="text", pooling="cls")
-    config = FnFConfig(text=text, ego=EgoConfig(limit=neighbours))
+    config = FnFConfig(text=text, ego=EgoConfig(num_neighbours=neighbours))
     ours, plain = (steps(graph, config, written_plainly, 128, cache) for written_plainly in (False, True))
     difference = abs(ours(0) - plain(0))
     assert difference < 1e-3, f"not the same model: the losses differ by {difference}"
@@ -149,7 +150,7 @@ def plain_against_ours(graph: KnowledgeGraph, neighbours: int, count: int, cache
 def frozen_against_finetuned(graph: KnowledgeGraph, count: int, cache: Path) -> dict[str, float]:
     """Triples a second with MiniLM; the features are computed before the clock starts, as in a run of many epochs."""
     text = TextConfig(encoder="minilm", training="frozen", query="vector", width=256)
-    config = FnFConfig(text=text, ego=EgoConfig(limit=10))
+    config = FnFConfig(text=text, ego=EgoConfig(num_neighbours=10))
     frozen = steps(graph, config, False, 512, cache)
     finetuned = steps(graph, replace(config, text=replace(text, training="finetune")), False, 32, cache)
     frozen(0), finetuned(0)
@@ -161,7 +162,7 @@ def frozen_against_finetuned(graph: KnowledgeGraph, count: int, cache: Path) -> 
 def kept_against_returned(graph: KnowledgeGraph, count: int, cache: Path) -> dict[str, float]:
     """A step before and after freed memory is kept, which lasts until the process ends: measure this last."""
     text = TextConfig(encoder="minilm", training="frozen", query="vector", width=256)
-    step = steps(graph, FnFConfig(text=text, ego=EgoConfig(limit=30)), False, 512, cache)
+    step = steps(graph, FnFConfig(text=text, ego=EgoConfig(num_neighbours=30)), False, 512, cache)
     step(0)
     returned = min(seconds(step, 1 + turn, 2) for turn in range(count))
     keep_freed_memory()
@@ -176,7 +177,7 @@ def growth(sizes: tuple[int, ...] = (10, 100, 1_000, 10_000)) -> dict[int, float
     times = {}
     for size in sizes:
         centre, nodes, labels = (torch.randn(n, 128, requires_grad=True) for n in (1, size, 10))
-        edges = Edges(torch.tensor([0, size]), torch.arange(size), torch.arange(size) % 10)
+        edges = EgoEdges(torch.tensor([0, size]), torch.arange(size), torch.arange(size) % 10)
         best = float("inf")
         for _ in range(7):
             started = time.perf_counter()
@@ -202,17 +203,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         cache = chosen.cache or Path(folder)
         for name, neighbours in (("WN18RR_IND", 10), ("FB15k-237_IND", 40)):
-            say(f"{name}: ours and plain …")
+            log(f"{name}: ours and plain …")
             found[f"{name} against plain"] = plain_against_ours(
                 open_graph(names[name]), neighbours, chosen.steps, cache
             )
-            say(f"{found[f'{name} against plain']}")
-        say("WN18RR_IND: frozen and fine-tuned …")
+            log(f"{found[f'{name} against plain']}")
+        log("WN18RR_IND: frozen and fine-tuned …")
         found["frozen against fine-tuned"] = frozen_against_finetuned(
             open_graph(names["WN18RR_IND"]), chosen.steps, cache
         )
         found["GT milliseconds by neighbours"] = growth()
-        say("FB15k-237_IND: freed memory kept and returned …")
+        log("FB15k-237_IND: freed memory kept and returned …")
         found["memory kept against returned"] = kept_against_returned(
             open_graph(names["FB15k-237_IND"]), chosen.steps, cache
         )

@@ -26,7 +26,7 @@ for name in ("fnf", "bow"):
         "model": {"text": {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}},
         "training": {
             "epochs": 30,
-            "batch": 32,
+            "batch_size": 32,
             "learning_rate": 0.01,
             "validate_every": 30,
             "loss": {"name": "infonce"},

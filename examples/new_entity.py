@@ -20,7 +20,13 @@ triples += [(f"b{i}", "moves_in", "air") for i in range(20)] + [(f"f{i}", "moves
 graph = fnftg.KnowledgeGraph.from_triples({"train": triples[2:], "val": triples[:2]}, texts).save(folder / "graph")
 config = {
     "model": {"text": {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}},
-    "training": {"epochs": 30, "batch": 32, "learning_rate": 0.01, "validate_every": 30, "loss": {"name": "infonce"}},
+    "training": {
+        "epochs": 30,
+        "batch_size": 32,
+        "learning_rate": 0.01,
+        "validate_every": 30,
+        "loss": {"name": "infonce"},
+    },
 }
 fnftg.train(graph, from_dict(fnftg.RunConfig, config), folder / "run")
 

@@ -26,7 +26,13 @@ fnftg.import_graph(folder / "animals.tsv", folder / "store")
 graph = inductive_split(fnftg.KnowledgeGraph.open(folder / "store"), min_edges=0).save(folder / "split")
 config = {
     "model": {"text": {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}},  # from nothing, not pretrained
-    "training": {"epochs": 30, "batch": 32, "learning_rate": 0.01, "validate_every": 30, "loss": {"name": "infonce"}},
+    "training": {
+        "epochs": 30,
+        "batch_size": 32,
+        "learning_rate": 0.01,
+        "validate_every": 30,
+        "loss": {"name": "infonce"},
+    },
 }
 fnftg.train(graph, from_dict(fnftg.RunConfig, config), folder / "run")
 

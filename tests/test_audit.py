@@ -24,10 +24,10 @@ splits_of_triples = st.fixed_dictionaries(
 )
 
 
-def audit_oracle(splits: Splits, split: str, visible: list[str]) -> dict[str, Any]:
+def audit_oracle(splits: Splits, split: str, context: list[str]) -> dict[str, Any]:
     """The definitions, triple by triple."""
     own = list(dict.fromkeys(splits[split]))
-    edges = [edge for name in visible for edge in dict.fromkeys(splits[name])]
+    edges = [edge for name in context for edge in dict.fromkeys(splits[name])]
     train = {end for h, _, t in splits["train"] for end in (h, t)}
     degree = {e: sum(e in (h, t) for h, _, t in edges) for e in range(6)}
     order = ["train", "val", "test"]
@@ -52,8 +52,8 @@ def test_audit_counts_what_its_definitions_say(splits: Splits) -> None:
     before: list[str] = []
     for split in ("train", "val", "test"):
         before.append(split)
-        for visible, names in (("cumulative", before), ("own-split", [split])):
-            found = audit(graph, visible)[split]  # type: ignore[arg-type]
+        for context, names in (("cumulative", before), ("own-split", [split])):
+            found = audit(graph, context)[split]  # type: ignore[arg-type]
             by_relation = found.pop("relations")
             assert found == audit_oracle(splits, split, names)
             for count in ("triples", "reverse", "other_edge", "repeated"):

@@ -20,7 +20,7 @@ from test_ranking import Here, here, random_case, texts_of, trained  # noqa: F40
 
 import fnftg
 from fnftg.errors import FnftgError
-from fnftg.predict.completing import Wanted, complete
+from fnftg.predict.completion import Wanted, complete
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.ranking.calibration import (

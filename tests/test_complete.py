@@ -17,12 +17,12 @@ from test_ranking import Here, here  # noqa: F401 (a fixture)
 
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
-from fnftg.predict import completing
-from fnftg.predict.completing import Wanted, complete
+from fnftg.predict import completion
+from fnftg.predict.completion import Wanted, complete
 from fnftg.predict.predictor import Predictor, load
-from fnftg.predict.writing import PROBABILITY, SCORE
+from fnftg.predict.triple_files import PROBABILITY, SCORE
 from fnftg.ranking.calibration import Calibration, Platt
-from fnftg.ranking.extras import vote_extras
+from fnftg.ranking.evidence_scores import vote_extras
 
 KNOWN = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
 
@@ -53,11 +53,11 @@ def brute_force(predictor: Predictor, k: int, both: bool = False, types: bool = 
         usual = [{triple[end] for triple in KNOWN if triple[1] == label % 3} for end in (0, 2)]
         asked, answers = usual if label < 3 else usual[::-1]
         everyone = np.arange(40, dtype=np.int32)
-        egos = predictor.visible.ego_graphs(model.ego, everyone, None)
+        egos = predictor.context.ego_graphs(model.ego, everyone, None)
         with torch.no_grad():
-            _, points = model(predictor.visible.texts, everyone, egos, np.full(40, label, np.int32), False)
+            _, points = model(predictor.context.texts, everyone, egos, np.full(40, label, np.int32), False)
         similarities = model.similarity(points, table).numpy()
-        extras = vote_extras(model, predictor.visible, everyone, np.full(40, label, np.int32))
+        extras = vote_extras(model, predictor.context, everyone, np.full(40, label, np.int32))
         similarities[extras.queries, extras.rows] += extras.values
         for entity, scores in enumerate(similarities.tolist()):
             options = []
@@ -85,7 +85,7 @@ def test_all_that_brute_force_finds_and_nothing_else(
 ) -> None:
     predictor = request.getfixturevalue(kind)
     for queries in (7, 4_096):
-        monkeypatch.setattr(completing, "QUERIES", queries)
+        monkeypatch.setattr(completion, "QUERIES", queries)
         found = complete(predictor, Wanted(k=4, **choices), tmp_path / f".parts-{queries}")  # type: ignore[arg-type]
         expected = brute_force(predictor, 4, **choices)
         assert set(as_dict(found)) == set(expected) and len(found) == len(expected)
@@ -116,9 +116,9 @@ def test_stopped_and_resumed_gives_the_same_bytes(
     here: Here,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(completing, "QUERIES", 12)
+    monkeypatch.setattr(completion, "QUERIES", 12)
     assert here("complete", run, "-o", tmp_path / "whole.tsv", "--both").returncode == 0
-    real, searched = completing.Search.__call__, []
+    real, searched = completion.Search.__call__, []
 
     def stopping(self: Any, entities: Any) -> Any:
         searched.append(len(entities))
@@ -126,7 +126,7 @@ def test_stopped_and_resumed_gives_the_same_bytes(
             raise KeyboardInterrupt
         return real(self, entities)
 
-    monkeypatch.setattr(completing.Search, "__call__", stopping)
+    monkeypatch.setattr(completion.Search, "__call__", stopping)
     assert here("complete", run, "-o", tmp_path / "out.tsv", "--both").returncode == 130
     parts = tmp_path / ".out.tsv.parts"
     assert not (tmp_path / "out.tsv").exists() and len(list(parts.glob("*.npy"))) == 7

@@ -15,18 +15,19 @@ import pytest
 import torch
 from test_ranking import Here, here  # noqa: F401 (a fixture)
 
+from fnftg.ego.config import EgoConfig
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import Hidden
 from fnftg.ego.transformer import GraphTransformerConfig
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.bow import BOW, BOWConfig
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.predictor import EgoConfig, Visible
+from fnftg.models.link_predictor import GraphContext
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.statik import StATIK, StATIKConfig
 from fnftg.models.voting import VotesConfig
-from fnftg.predict.drawing import DRAWN, drawing
-from fnftg.predict.explaining import Explanation, layer_attention
+from fnftg.predict.explanation import Explanation, layer_attention
+from fnftg.predict.explanation_drawing import DRAWN, drawing
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.questions import NewEntity, Relation
 from fnftg.ranking.evaluation import rank_split
@@ -47,7 +48,7 @@ GRAPH = KnowledgeGraph.from_triples(
 )
 ENCODER = load_encoder("scratch:L-1_H-32_A-2", GraphLines(GRAPH))
 TEXT = TextConfig(encoder=ENCODER.name, width=16, training="frozen", words=4)
-EGO = EgoConfig(limit=4, evaluation_limit=1_000)
+EGO = EgoConfig(num_neighbours=4, evaluation_num_neighbours=1_000)
 
 
 def made_run(folder: Path, model: Any, graph: KnowledgeGraph = GRAPH) -> Path:
@@ -87,7 +88,9 @@ def voting(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
 
 
 def voting_model() -> FnF:
-    return random_model(score="cosine", votes=VotesConfig(lookalikes=8, answers=6, weight=0.3), loops=False)
+    return random_model(
+        score="cosine", votes=VotesConfig(lookalikes=8, answers=6, weight=0.3), allow_self_answers=False
+    )
 
 
 def explained(predictor: Predictor, *triple: int, **options: Any) -> Explanation:
@@ -102,13 +105,13 @@ def score_of(
     centre, answer, label = (h, t, r) if asked == "tail" else (t, h, r + 3)
     vectors = []
     for place, edges in ((centre, query), (answer, candidate)):
-        visible = Visible(texts or predictor.visible.texts, Neighbours.of(edges, 40, 3))
+        context = GraphContext(texts or predictor.context.texts, Neighbours.of(edges, 40, 3))
         other = np.array([answer if place == centre else centre], np.int32)
         own_label = label if place == centre else (label + 3) % 6
         hidden = Hidden(other, np.array([own_label], np.int32))
-        egos = visible.ego_graphs(model.ego, np.array([place], np.int32), hidden)
+        egos = context.ego_graphs(model.ego, np.array([place], np.int32), hidden)
         with torch.no_grad():
-            found = model(visible.texts, np.array([place], np.int32), egos, np.array([label], np.int32), True)
+            found = model(context.texts, np.array([place], np.int32), egos, np.array([label], np.int32), True)
         vectors.append(found[1] if place == centre and not vectors else found[0])
     return float(model.similarity(vectors[0], vectors[1]))
 
@@ -120,7 +123,7 @@ TRIPLES = [tuple(map(int, row)) for row in GRAPH.triples("test")[[0, 5, 9, 14]]]
 @pytest.mark.parametrize("asked", ["tail", "head"])
 def test_score_and_rank_are_those_of_ranking(kind: str, asked: Any, request: pytest.FixtureRequest) -> None:
     predictor = request.getfixturevalue(kind)
-    ranking = rank_split(predictor.model, GRAPH, predictor.visible.texts, "test", protocol("statik"))
+    ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("statik"))
     row = 0 if asked == "tail" else 1
     for place, triple in enumerate(ranking.triples.tolist()[:12]):
         found = explained(predictor, *triple, asked=asked)
@@ -184,12 +187,12 @@ def test_ranks_without_an_edge_are_counted_among_the_other_candidates(predictor:
     h, r, t = TRIPLES[2]
     known = {int(tail) for head, relation, tail in GRAPH.all_triples() if (head, relation) == (h, r)} - {t}
     others = [row for row in range(40) if row not in known | {t}]
-    egos = predictor.visible.ego_graphs(
+    egos = predictor.context.ego_graphs(
         predictor.model.ego, np.array([h], np.int32), Hidden(np.array([t], np.int32), np.array([r], np.int32))
     )
     with torch.no_grad():
         _, point = predictor.model(
-            predictor.visible.texts, np.array([h], np.int32), egos, np.array([r], np.int32), False
+            predictor.context.texts, np.array([h], np.int32), egos, np.array([r], np.int32), False
         )
     scores = predictor.model.similarity(point, torch.from_numpy(np.array(predictor.table)))[0].numpy()[others]
     for edge in found.candidate.edges:  # the query is the same, so are the others' scores
@@ -208,7 +211,7 @@ def test_who_voted_are_the_lookalikes_with_the_answer_and_votes_are_all_that_is_
         assert found.votes.score_without == pytest.approx(without.score, abs=1e-6)
         assert found.votes.effect == pytest.approx(found.score - without.score, abs=1e-6)
         assert found.votes.rank_without == without.rank
-        rows, cosines = voting.visible.texts.lookalikes(8)(np.array(triple[:1], np.int32))
+        rows, cosines = voting.context.texts.lookalikes(8)(np.array(triple[:1], np.int32))
         expected = [
             (GRAPH.entities.ids[int(row)], float(cosine))
             for row, cosine in zip(rows[0], cosines[0], strict=True)
@@ -291,9 +294,9 @@ def test_precedents_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_pa
         assert (found.precedents.effect > 0) == bool(found.precedents.alike or found.precedents.others)
         like += len(found.precedents.alike)
     assert like
-    predictor.model.meet(predictor.visible.texts, np.arange(3))  # type: ignore[arg-type]
-    seen = Visible.counted(predictor.model, predictor.visible.texts, predictor.visible.neighbours, predictor.known)
-    assert explained(replace(predictor, visible=seen), head, relation, tail).precedents is None
+    predictor.model.meet(predictor.context.texts, np.arange(3))  # type: ignore[arg-type]
+    seen = GraphContext.counted(predictor.model, predictor.context.texts, predictor.context.neighbours, predictor.known)
+    assert explained(replace(predictor, context=seen), head, relation, tail).precedents is None
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -301,11 +304,11 @@ def test_attention_sums_to_one_and_is_what_the_layer_reads_with(layers: int) -> 
     torch.manual_seed(1)
     config = GraphTransformerConfig(heads=2, layers=layers, modulated_values=True)
     model = random_model(graph=config)
-    visible = Visible(model.texts(GRAPH), Neighbours.of(GRAPH.all_triples(), 40, 3))
+    context = GraphContext(model.texts(GRAPH), Neighbours.of(GRAPH.all_triples(), 40, 3))
     centres, labels, seen = np.array([2, 7], np.int32), np.array([1, 4], np.int32), []
     last = model.gt.layers[-1]  # type: ignore[union-attr]
     hook = last.register_forward_hook(lambda layer, inputs, output: seen.append((inputs, output)))
-    model(visible.texts, centres, visible.ego_graphs(model.ego, centres, None), labels, True)
+    model(context.texts, centres, context.ego_graphs(model.ego, centres, None), labels, True)
     hook.remove()
     (inputs, output), (x, nodes, kinds, edges) = seen[0], seen[0][0]
     offsets, weights = layer_attention(last, *inputs)
@@ -344,10 +347,10 @@ def test_nearest_triples_are_those_of_brute_force(predictor: Predictor) -> None:
     ends = []
     for place, other, label in ((h, t, r), (t, h, r + 3)):
         hidden = Hidden(np.array([other], np.int32), np.array([label], np.int32))
-        egos = predictor.visible.ego_graphs(predictor.model.ego, np.array([place], np.int32), hidden)
+        egos = predictor.context.ego_graphs(predictor.model.ego, np.array([place], np.int32), hidden)
         with torch.no_grad():
             ends.append(
-                predictor.model(predictor.visible.texts, np.array([place], np.int32), egos, None, True)[0][0].numpy()
+                predictor.model(predictor.context.texts, np.array([place], np.int32), egos, None, True)[0][0].numpy()
             )
     table = np.array(predictor.table)
     others = {tuple(row) for row in GRAPH.triples("train").tolist() if row[1] == r} - {(h, r, t)}
@@ -362,12 +365,12 @@ def test_systems_give_the_reasons_that_they_have(kind: str, tmp_path: Path) -> N
         "fnf-t": lambda: random_model(ego_graphs=False, relation_conditioning=False),
         "bow": lambda: BOW(BOWConfig(text=replace(TEXT, training="finetune", width=None)), ENCODER, 3),
         "statik": lambda: StATIK(StATIKConfig(text=TEXT, ego=EGO), ENCODER, 3),
-        "two hops": lambda: random_model(ego=replace(EGO, evaluation_limit=4, hops=2, second_limit=2)),
+        "two hops": lambda: random_model(ego=replace(EGO, evaluation_num_neighbours=4, hops=2, second_limit=2)),
         "query text": lambda: random_model(text=replace(TEXT, training="finetune", query="text")),
     }
     predictor = load(made_run(tmp_path, models[kind]().eval()))
     found = explained(predictor, *TRIPLES[0])
-    ranking = rank_split(predictor.model, GRAPH, predictor.visible.texts, "test", protocol("statik"))
+    ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("statik"))
     assert found.rank == ranking.ranks[0, 0] and found.query.words
     assert bool(found.query.edges) == (kind not in ("fnf-t", "bow"))
     assert (found.query.own_attention is not None) == (kind in ("two hops", "query text"))

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnftg.models.predictor import LinkPredictor
-from fnftg.ranking.answers import top_answers
-from fnftg.ranking.counting import filtered_counts
-from fnftg.ranking.extras import Extras, best_with, counts_with
+from fnftg.models.link_predictor import LinkPredictor
+from fnftg.ranking.evidence_scores import Extras, best_with, counts_with
+from fnftg.ranking.rank_counts import filtered_counts
+from fnftg.ranking.search import top_answers
 
 MEMORY = 1 << 20
 
@@ -26,8 +26,8 @@ class Plain(LinkPredictor):
 
     def forward(self, *_: Any) -> Any: ...
 
-    def similarity(self, points, candidates):  # type: ignore[no-untyped-def]
-        return -torch.cdist(points, candidates, p=1) if self.by_distance else points @ candidates.T
+    def similarity(self, query_embeddings, candidates):  # type: ignore[no-untyped-def]
+        return -torch.cdist(query_embeddings, candidates, p=1) if self.by_distance else query_embeddings @ candidates.T
 
 
 def ragged(lists: list[list[int]]) -> tuple[Any, Any]:
@@ -39,7 +39,7 @@ def cases(draw: st.DrawFn) -> Any:
     """Whole numbers, so that there are ties; known rows and listed rows overlap."""
     queries, size = draw(st.integers(1, 4)), draw(st.integers(1, 9))
     whole = st.integers(-2, 2)
-    points, true, table = (
+    query_embeddings, true, table = (
         np.array(draw(st.lists(st.tuples(whole, whole), min_size=n, max_size=n)), np.float32).reshape(n, 2)
         for n in (queries, queries, size)
     )
@@ -50,7 +50,7 @@ def cases(draw: st.DrawFn) -> Any:
     values = [[draw(st.integers(-3, 3)) for _ in row] for row in listed]
     offsets, flat = ragged(listed)
     extras = Extras(offsets, flat, np.array([v for row in values for v in row], np.float32))
-    return Plain(draw(st.booleans())), points, true, targets, table, known, listed, values, extras
+    return Plain(draw(st.booleans())), query_embeddings, true, targets, table, known, listed, values, extras
 
 
 def plain_score(model: Plain, point: Any, vector: Any) -> float:
@@ -60,9 +60,9 @@ def plain_score(model: Plain, point: Any, vector: Any) -> float:
 @settings(max_examples=150, deadline=None)
 @given(cases())
 def test_counts_with_extras_are_those_of_one_candidate_after_the_other(case: Any) -> None:
-    model, points, true, targets, table, known, listed, values, extras = case
-    found = counts_with(extras, model, points, true, targets, table, *ragged(known), MEMORY)
-    for query, point in enumerate(points):
+    model, query_embeddings, true, targets, table, known, listed, values, extras = case
+    found = counts_with(extras, model, query_embeddings, true, targets, table, *ragged(known), MEMORY)
+    for query, point in enumerate(query_embeddings):
         added = dict(zip(listed[query], values[query], strict=True))
         own = plain_score(model, point, true[query]) + added.get(int(targets[query]), 0)
         others = [
@@ -78,10 +78,10 @@ def test_counts_with_extras_are_those_of_one_candidate_after_the_other(case: Any
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.integers(1, 6))
 def test_best_answers_with_extras_are_those_of_a_full_sort(case: Any, k: int) -> None:
-    model, points, _, _, table, known, listed, values, extras = case
-    search = partial(top_answers, model, points, table, k=k, memory=MEMORY)
-    scores, rows = best_with(extras, model, points, table, *ragged(known), search)
-    for query, point in enumerate(points):
+    model, query_embeddings, _, _, table, known, listed, values, extras = case
+    search = partial(top_answers, model, query_embeddings, table, k=k, memory=MEMORY)
+    scores, rows = best_with(extras, model, query_embeddings, table, *ragged(known), search)
+    for query, point in enumerate(query_embeddings):
         added = dict(zip(listed[query], values[query], strict=True))
         expected = sorted(
             (-plain_score(model, point, vector) - added.get(row, 0), row)
@@ -95,10 +95,10 @@ def test_best_answers_with_extras_are_those_of_a_full_sort(case: Any, k: int) ->
 @pytest.mark.parametrize("by_distance", [True, False])
 def test_nothing_listed_changes_nothing(by_distance: bool) -> None:
     random = np.random.default_rng(0)
-    points, true, table = (random.normal(size=(n, 3)).astype(np.float32) for n in (5, 5, 40))
+    query_embeddings, true, table = (random.normal(size=(n, 3)).astype(np.float32) for n in (5, 5, 40))
     known, model = ragged([[i] for i in range(5)]), Plain(by_distance)
     nothing = Extras(np.zeros(6, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    plain = filtered_counts(model, points, true, table, *known, MEMORY)
-    found = counts_with(nothing, model, points, true, np.arange(5), table, *known, MEMORY)
+    plain = filtered_counts(model, query_embeddings, true, table, *known, MEMORY)
+    found = counts_with(nothing, model, query_embeddings, true, np.arange(5), table, *known, MEMORY)
     for name in ("better", "equal", "scores"):
         assert np.array_equal(getattr(plain, name), getattr(found, name))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fnftg.arrays import AnyArray, Float32Array
 from fnftg.kernels import l1, ranks, threads
 from fnftg.kernels.l1 import l1_distances
 from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs, top_k
@@ -196,7 +196,7 @@ def test_a_vector_is_at_distance_zero_from_itself_only() -> None:
 # Ranks
 
 
-def oracle(distances: npt.NDArray[Any], true: npt.NDArray[Any]) -> tuple[list[int], list[int]]:
+def oracle(distances: AnyArray, true: AnyArray) -> tuple[list[int], list[int]]:
     """A NaN candidate is worse than every number, a NaN answer worse than every candidate."""
     better, equal = [], []
     for row, bound in zip(distances, true, strict=True):
@@ -215,7 +215,7 @@ numbers = st.sampled_from([0.0, -0.0, 0.5, 1.0, -1.0, 2.0, NAN, INF, -INF])
 @few
 @given(data=st.data(), q=st.integers(1, 6), n=st.integers(0, 30), d=st.integers(0, 3), memory=st.integers(1, 200))
 def test_ranks_are_those_of_the_oracle(data: st.DataObject, q: int, n: int, d: int, memory: int) -> None:
-    def drawn(rows: int, width: int) -> npt.NDArray[np.float32]:
+    def drawn(rows: int, width: int) -> Float32Array:
         values = data.draw(st.lists(numbers, min_size=rows * width, max_size=rows * width))
         return np.array(values, np.float32).reshape(rows, width)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
-from fnftg.text import lookalikes as module
-from fnftg.text.lookalikes import Lookalikes
+from fnftg.text import nearest_texts as module
+from fnftg.text.nearest_texts import TextKNN
 
 ENTITIES, RELATIONS = 9, 2
 Triple = tuple[int, int, int]
@@ -38,7 +38,7 @@ def test_lookalikes_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
     x = features()
     x[4] = 3 * x[2]  # as similar as can be, and of two equals the lower row comes first
     x[7] = x[2]
-    rows, similarities = Lookalikes.of(x, 4).whole()(np.arange(len(x), dtype=np.int32))
+    rows, similarities = TextKNN.of(x, 4).whole()(np.arange(len(x), dtype=np.int32))
     unit = x.astype(np.float64) / np.linalg.norm(x, axis=1, keepdims=True)
     cosines = (unit @ unit.T).round(4)
     for row in range(len(x)):
@@ -52,43 +52,43 @@ def test_lookalikes_are_compared_once_and_read_from_the_cache_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everyone, cases = np.arange(ENTITIES, dtype=np.int32), [(0, 4), (1, 4), (0, 3)]
-    expected = [Lookalikes.of(features(seed), k).whole()(everyone) for seed, k in cases]
+    expected = [TextKNN.of(features(seed), k).whole()(everyone) for seed, k in cases]
     for seed, k in cases:
-        Lookalikes.of(features(seed), k).whole(tmp_path)
-    monkeypatch.setattr(Lookalikes, "_compare", None)  # whoever compares again fails
+        TextKNN.of(features(seed), k).whole(tmp_path)
+    monkeypatch.setattr(TextKNN, "_compare", None)  # whoever compares again fails
     for (seed, k), (rows, cosines) in zip(cases, expected, strict=True):
-        found = Lookalikes.of(features(seed), k).whole(tmp_path)(everyone)
+        found = TextKNN.of(features(seed), k).whole(tmp_path)(everyone)
         assert np.array_equal(found[0], rows) and np.array_equal(found[1], cosines)
     for file in tmp_path.glob("lookalikes-*/rows.npy"):
         file.write_bytes(b"x")
     with pytest.raises(FnftgError, match="damaged: delete it"):
-        Lookalikes.of(features(), 4).whole(tmp_path)
+        TextKNN.of(features(), 4).whole(tmp_path)
 
 
 def test_lookalikes_of_a_grown_graph_are_those_of_the_whole_one() -> None:
     x, asked = features(), np.array([8, 0, 6, 3], np.int32)
-    whole, grown = Lookalikes.of(x, 5), Lookalikes.of(x[:5], 5).extended(x[5:7]).extended(x[7:])
+    whole, grown = TextKNN.of(x, 5), TextKNN.of(x[:5], 5).extended(x[5:7]).extended(x[7:])
     for one, other in zip(whole(asked), grown(asked), strict=True):
         assert np.array_equal(one, other)
 
 
 def test_fewer_entities_than_asked_for_leave_places_empty() -> None:
-    rows, _ = Lookalikes.of(features(count=3), 5)(np.arange(3, dtype=np.int32))
+    rows, _ = TextKNN.of(features(count=3), 5)(np.arange(3, dtype=np.int32))
     assert (rows[:, 2:] == -1).all() and (np.sort(rows[:, :2]) == [[1, 2], [0, 2], [0, 1]]).all()
-    rows, _ = Lookalikes.of(features(count=1), 2)(np.zeros(1, np.int32))
+    rows, _ = TextKNN.of(features(count=1), 2)(np.zeros(1, np.int32))
     assert (rows == -1).all()
 
 
 def test_too_many_entities_are_refused_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 3)
     with pytest.raises(FnftgError, match="4 entities are too many"):
-        Lookalikes.of(features(count=4), 2)
+        TextKNN.of(features(count=4), 2)
 
 
 @settings(max_examples=60, deadline=None)
 @given(triples=TRIPLES, seed=st.integers(0, 99), limit=st.integers(0, 5))
 def test_votes_are_the_similarities_of_those_who_have_the_answer(triples: list[Triple], seed: int, limit: int) -> None:
-    found = Lookalikes.of(features(seed), 4)
+    found = TextKNN.of(features(seed), 4)
     centres = np.repeat(np.arange(ENTITIES, dtype=np.int32), 2 * RELATIONS)
     labels = np.tile(np.arange(2 * RELATIONS, dtype=np.int32), ENTITIES)
     votes = Votes.of(found, known(triples), centres, labels, limit)
@@ -111,7 +111,7 @@ def test_votes_are_the_similarities_of_those_who_have_the_answer(triples: list[T
 @settings(max_examples=60, deadline=None)
 @given(triples=TRIPLES, data=st.data())
 def test_edges_of_the_asked_entity_change_no_vote(triples: list[Triple], data: st.DataObject) -> None:
-    found = Lookalikes.of(features(), ENTITIES - 1)
+    found = TextKNN.of(features(), ENTITIES - 1)
     centre = data.draw(st.integers(0, ENTITIES - 1))
     own = data.draw(st.lists(st.tuples(st.just(centre), st.integers(0, 1), st.integers(0, ENTITIES - 1)), max_size=4))
     own += [(t, r, h) for h, r, t in data.draw(st.just(own))]

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, TEXT
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.naming import Naming
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary
 from fnftg.kg.strings import Strings
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.predictor import Visible
+from fnftg.models.link_predictor import GraphContext
 from fnftg.models.voting import VotesConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
@@ -213,9 +213,9 @@ def test_mentions_raise_what_they_speak_for_also_where_the_pair_is_hidden(name: 
 def test_mentions_are_left_to_the_weighing_and_training_starts_as_without_them() -> None:
     model, plain = model_with(lookalikes=4, mentions=True), model_with(lookalikes=4)
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in plain.state_dict().items())
-    visible = Visible.of(model, model.texts(GRAPH), GRAPH.triples("train"))
+    context = GraphContext.of(model, model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    in_training, later = (visible.votes(model.votes, heads, relations, training=now) for now in (True, False))
+    in_training, later = (context.votes(model.votes, heads, relations, training=now) for now in (True, False))
     assert in_training is not None and not in_training.mentioned.any()
     assert later is not None and later.mentioned.any()
 

@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.config import EgoConfig
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import Hidden
-from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
+from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.link_predictor import GraphContext
 from fnftg.models.losses import LossConfig, RankingLoss, info_nce, margin_loss
-from fnftg.models.predictor import EgoConfig, Visible
-from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
+from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
 from fnftg.text.transformer import GraphTexts
-from fnftg.training.batches import Batch
+from fnftg.training.batches import TrainingBatch
 
 WIDTH = 16
 
@@ -81,7 +82,7 @@ def plain_transformer(
         GraphTransformerConfig(heads=4, modulated_values=True),
         GraphTransformerConfig(relations=False, segments=False),
         GraphTransformerConfig(layers=2, heads=2, modulated_values=True),
-        GraphTransformerConfig(heads=4, modulated_values=True, signature=True),
+        GraphTransformerConfig(heads=4, modulated_values=True, label_histogram=True),
     ],
     ids=["paper", "frugal", "ablated", "two layers", "signature"],
 )
@@ -99,7 +100,7 @@ def test_linear_graph_transformer_equals_the_quadratic_formula(
     centres, nodes, labels = (torch.randn(n, WIDTH, requires_grad=True) for n in (len(sizes), 5, 3))
     ends = torch.randint(0, 5, (sum(sizes),)), torch.randint(0, 3, (sum(sizes),))
     offsets = torch.tensor([0, *np.cumsum(sizes).tolist()])
-    ours = gt(centres, nodes, labels, Edges(offsets, *ends))
+    ours = gt(centres, nodes, labels, EgoEdges(offsets, *ends))
     pairs = list(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
     theirs = torch.stack(
         [
@@ -136,8 +137,8 @@ def test_both_directions_give_the_score_of_the_triple(score: ScoreName) -> None:
     h, r, t = torch.randn(3, 5, WIDTH)
     expected = torch.stack([plain_score(score, *triple) for triple in zip(h, r, t, strict=True)])
     for entity, other, inverse in ((h, t, False), (t, h, True)):
-        points = query_points(score, entity, r, torch.full((5,), inverse))
-        assert torch.allclose(similarity(score, points, other).diagonal(), expected, atol=1e-4)
+        query_embeddings = compose_queries(score, entity, r, torch.full((5,), inverse))
+        assert torch.allclose(similarity(score, query_embeddings, other).diagonal(), expected, atol=1e-4)
 
 
 def test_cosine_needs_queries_that_know_their_relation() -> None:
@@ -183,7 +184,7 @@ ENCODER = load_encoder("scratch:L-1_H-32_A-2", GraphLines(GRAPH))
 
 def small_model(**changes: object) -> tuple[FnF, GraphTexts]:
     text = TextConfig(encoder=ENCODER.name, width=WIDTH, training="finetune")
-    config = replace(FnFConfig(text=text, ego=EgoConfig(limit=4)), **changes)  # type: ignore[arg-type]
+    config = replace(FnFConfig(text=text, ego=EgoConfig(num_neighbours=4)), **changes)  # type: ignore[arg-type]
     torch.manual_seed(0)
     model = FnF(config, ENCODER).eval()
     return model, GraphTexts.of(GRAPH, ENCODER, config.text)
@@ -193,20 +194,20 @@ def scoring_vectors(
     model: FnF, texts: GraphTexts, triples: np.ndarray, target: np.ndarray, training: bool, what: str
 ) -> Tensor:  # type: ignore[type-arg]
     """All that scores the target, in both directions: points and candidates of its head and its tail."""
-    visible = Visible(texts, Neighbours.of(triples, 12, 3))
-    batch = Batch.of(target[None], 3)
+    context = GraphContext(texts, Neighbours.of(triples, 12, 3))
+    batch = TrainingBatch.of(target[None], 3)
     key = (1, 2, 3)
-    egos = visible.ego_graphs(model.ego, batch.queries.centres, batch.hidden(what), key, training=training)
+    egos = context.ego_graphs(model.ego, batch.queries.centres, batch.hidden(what), key, training=training)
     with torch.no_grad():
-        candidates, points = model(texts, batch.queries.centres, egos, batch.queries.labels, True)
-    assert candidates is not None and points is not None
-    return torch.cat([candidates, points])
+        candidates, query_embeddings = model(texts, batch.queries.centres, egos, batch.queries.labels, True)
+    assert candidates is not None and query_embeddings is not None
+    return torch.cat([candidates, query_embeddings])
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 @pytest.mark.parametrize("hops", [1, 2])
 def test_target_leaks_into_no_vector_that_scores_it(training: bool, hops: int) -> None:
-    model, texts = small_model(ego=EgoConfig(limit=4, hops=hops, second_limit=2))
+    model, texts = small_model(ego=EgoConfig(num_neighbours=4, hops=hops, second_limit=2))
     triples = np.unique(
         np.concatenate([GRAPH.triples("train"), [[3, 1, 3], [4, 0, 5], [5, 0, 4], [4, 1, 5]]]), axis=0
     ).astype(np.int32)
@@ -227,21 +228,21 @@ def test_ego_graph_and_relation_matter_unless_ablated() -> None:
     labels = np.array([0, 1, 3, 4], np.int32)
 
     def vectors(model: FnF, texts: GraphTexts, edges: np.ndarray, asked: np.ndarray) -> tuple[Tensor, Tensor]:  # type: ignore[type-arg]
-        egos = Visible(texts, Neighbours.of(edges, 12, 3)).ego_graphs(model.ego, centres, None)
+        egos = GraphContext(texts, Neighbours.of(edges, 12, 3)).ego_graphs(model.ego, centres, None)
         with torch.no_grad():
-            candidates, points = model(texts, centres, egos, asked, True)
-        assert candidates is not None and points is not None
-        return candidates, points
+            candidates, query_embeddings = model(texts, centres, egos, asked, True)
+        assert candidates is not None and query_embeddings is not None
+        return candidates, query_embeddings
 
     full, texts = small_model()
     plain, _ = small_model(ego_graphs=False, relation_conditioning=False)  # FnF-T
     with_edges, without_edges = (vectors(full, texts, edges, labels)[0] for edges in (triples, triples[:0]))
     assert not torch.allclose(with_edges, without_edges)
     assert torch.equal(*(vectors(plain, texts, edges, labels)[0] for edges in (triples, triples[:0])))
-    candidates, points = vectors(plain, texts, triples, labels)
+    candidates, query_embeddings = vectors(plain, texts, triples, labels)
     r = plain.tt(texts, texts.relation_row(torch.from_numpy(labels % 3).long()))
     sign = torch.tensor([1, 1, -1, -1])[:, None]
-    assert torch.allclose(points, candidates + sign * r, atol=1e-5)
+    assert torch.allclose(query_embeddings, candidates + sign * r, atol=1e-5)
     assert torch.allclose(candidates, plain.tt(texts, torch.arange(4)), atol=1e-5)
 
 
@@ -250,16 +251,16 @@ def test_batch_composition_changes_no_embedding(query: str) -> None:
     model, texts = small_model()
     text = replace(model.config.text, query=query)
     model, _ = small_model(text=text)
-    visible = Visible(texts, Neighbours.of(GRAPH.triples("train"), 12, 3))
+    context = GraphContext(texts, Neighbours.of(GRAPH.triples("train"), 12, 3))
     centres, labels = np.arange(12, dtype=np.int32), (np.arange(12) % 6).astype(np.int32)
     hidden = Hidden(np.roll(centres, 1), labels)
 
     def embed(rows: np.ndarray) -> tuple[Tensor, Tensor]:  # type: ignore[type-arg]
-        egos = visible.ego_graphs(model.ego, centres[rows], Hidden(hidden.entities[rows], hidden.labels[rows]))
+        egos = context.ego_graphs(model.ego, centres[rows], Hidden(hidden.entities[rows], hidden.labels[rows]))
         with torch.no_grad():
-            candidates, points = model(texts, centres[rows], egos, labels[rows], True)
-        assert candidates is not None and points is not None
-        return candidates, points
+            candidates, query_embeddings = model(texts, centres[rows], egos, labels[rows], True)
+        assert candidates is not None and query_embeddings is not None
+        return candidates, query_embeddings
 
     whole = embed(np.arange(12))
     for rows in (np.arange(6), np.array([11, 3, 3, 7]), np.array([5])):
@@ -269,9 +270,9 @@ def test_batch_composition_changes_no_embedding(query: str) -> None:
 
 def test_batch_of_several_processes_is_the_batch_of_one() -> None:
     triples = GRAPH.triples("train")[:8]
-    one = Batch.of(triples, 3)
+    one = TrainingBatch.of(triples, 3)
     for process in range(2):
-        part = Batch.of(triples, 3, process, 2)
+        part = TrainingBatch.of(triples, 3, process, 2)
         assert np.array_equal(part.columns[part.answers], part.queries.answers)
         assert np.array_equal(one.queries.centres[part.streams], part.queries.centres)
         assert sorted(part.columns.tolist()) == sorted(one.columns.tolist())
@@ -298,7 +299,7 @@ def test_known_answers_are_those_of_the_triples(triples: list[tuple[int, int, in
 def test_nonsense_configs_are_refused() -> None:
     for make in (
         lambda: GraphTransformerConfig(heads=0),
-        lambda: EgoConfig(limit=-1),
+        lambda: EgoConfig(num_neighbours=-1),
         lambda: LossConfig("hinge"),  # type: ignore[arg-type]
         lambda: FnFConfig(score="rotate"),  # type: ignore[arg-type]
         lambda: GraphTransformer(10, GraphTransformerConfig(heads=3)),

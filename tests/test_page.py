@@ -20,9 +20,9 @@ import uvicorn
 
 import fnftg
 from fnftg.cli import main
+from fnftg.ego.config import EgoConfig
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.predictor import EgoConfig
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.voting import VotesConfig
 from fnftg.predict.predictor import Predictor
@@ -79,7 +79,9 @@ def make_run(folder: Path) -> Path:
     torch.manual_seed(0)
     text = TextConfig(encoder=encoder.name, width=16, training="frozen", query="vector")
     votes = VotesConfig(lookalikes=6, weight=0.5, parallels=True, mentions=True, precedents=True)
-    model = FnF(FnFConfig(text=text, ego=EgoConfig(limit=40, evaluation_limit=40), votes=votes), encoder).eval()
+    model = FnF(
+        FnFConfig(text=text, ego=EgoConfig(num_neighbours=40, evaluation_num_neighbours=40), votes=votes), encoder
+    ).eval()
     (folder / "otters").mkdir()
     save_pretrained(model, folder / "otters" / "checkpoint")
     config = {"graph": str(folder / "graph"), "config": {"training": {"protocol": "statik"}}}

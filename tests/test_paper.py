@@ -27,7 +27,7 @@ from fnftg.training.loop import Run
 
 ENCODER = "scratch:L-1_H-32_A-2"
 FAST = [
-    "--encoder", ENCODER, "--set", "training.batch=32", "--set", "training.epochs=2", "--set", "model.text.width=32",
+    "--encoder", ENCODER, "--set", "training.batch_size=32", "--set", "training.epochs=2", "--set", "model.text.width=32",
     "--set", "training.save_every=2",
 ]  # fmt: skip
 
@@ -155,7 +155,7 @@ def test_every_row_is_a_config_of_its_own(name: str, training: str) -> None:
         for reader in readers(row, ("tiny",), ["tiny"], [], training)
     ]
     assert all(one != other for place, one in enumerate(configs) for other in configs[:place])
-    exceptions = {("statik", "finetune"): "centre", ("kepler", "frozen"): "finetune"}
+    exceptions = {("statik", "finetune"): "finetune-centre", ("kepler", "frozen"): "finetune"}
     for config, _ in configs:
         assert config.model.text.training == exceptions.get((config.system, training), training)
 
@@ -403,7 +403,7 @@ def test_rows_share_the_time_as_equals() -> None:
 
 def test_timing_counts_steps_validations_and_evaluations(store: Path) -> None:
     config = from_dict(
-        RunConfig, {"training": {"batch": 32, "epochs": 8, "validate_every": 3, "validation_triples": 10}}
+        RunConfig, {"training": {"batch_size": 32, "epochs": 8, "validate_every": 3, "validation_triples": 10}}
     )
     graph = KnowledgeGraph.open(store)
     test = len(graph.triples("test"))
@@ -443,9 +443,12 @@ def test_bad_input_gets_one_sentence(refused: Any, store: Path, tmp_path: Path) 
     refused(["ablation", "--protocol", "none", *here], "none", "statik")
     refused(["ablation", "--sizes", "tiny", "--encoder", "minilm", *here], "--sizes", "--encoder")
     refused(["ablation", "--set", "training.batches=3", "--encoder", ENCODER, *here], "training.batches")
-    refused(["ablation", "--set", "training.batch=many", "--encoder", ENCODER, *here], "training.batch", "many")
     refused(
-        ["ablation", "--set", "training.batch=9999", "--encoder", ENCODER, "--seeds", "73", *here], "--training.batch"
+        ["ablation", "--set", "training.batch_size=many", "--encoder", ENCODER, *here], "training.batch_size", "many"
+    )
+    refused(
+        ["ablation", "--set", "training.batch_size=9999", "--encoder", ENCODER, "--seeds", "73", *here],
+        "--training.batch_size",
     )
     refused(["ablation", "--encoder", str(tmp_path / "nothing"), "--seeds", "73", *here], "nothing")
 

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, GRAPH, TEXT, random_model
 
+from fnftg.ego.config import EgoConfig
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.parallels import Parallels
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.predictor import EgoConfig, Visible
-from fnftg.models.reading import relation_prints
+from fnftg.models.link_predictor import GraphContext
+from fnftg.models.text_inputs import relation_prints
 from fnftg.models.voting import VotesConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
@@ -158,30 +159,30 @@ def test_parallels_change_ranks_but_where_the_pair_is_hidden() -> None:
 def test_parallels_are_left_to_the_weighing_and_training_starts_as_without_them() -> None:
     model, plain = unmet(lookalikes=4, parallels=True), unmet(lookalikes=4)
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in plain.state_dict().items())
-    visible = Visible.of(model, model.texts(GRAPH), GRAPH.triples("train"))
+    context = GraphContext.of(model, model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    in_training = visible.votes(model.votes, heads, relations, training=True)
-    later = visible.votes(model.votes, heads, relations)
+    in_training = context.votes(model.votes, heads, relations, training=True)
+    later = context.votes(model.votes, heads, relations)
     assert in_training is not None and not in_training.kinship.any()
     assert later is not None and later.kinship.any()
 
 
 def test_more_lookalikes_vote_in_evaluation_than_in_training() -> None:
     model = model_with(lookalikes=2, evaluation_lookalikes=9)
-    visible = Visible.of(model, model.texts(GRAPH), GRAPH.triples("train"))
+    context = GraphContext.of(model, model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    few, many = (visible.votes(model.votes, heads, relations, "pair", training=training) for training in (True, False))
+    few, many = (context.votes(model.votes, heads, relations, "pair", training=training) for training in (True, False))
     assert few is not None and many is not None and many.near.sum() > few.near.sum()
-    rows, _ = visible.texts.lookalikes(9)(heads)
-    assert np.array_equal(visible.texts.lookalikes(2)(heads)[0], rows[:, :2])
+    rows, _ = context.texts.lookalikes(9)(heads)
+    assert np.array_equal(context.texts.lookalikes(2)(heads)[0], rows[:, :2])
 
 
 def test_what_was_learned_of_some_relations_changes_no_weight_of_others() -> None:
     model = unmet(lookalikes=6, parallels=True)
     texts = model.texts(GRAPH)
-    visible = Visible.of(model, texts, GRAPH.triples("train"))
+    context = GraphContext.of(model, texts, GRAPH.triples("train"))
     triples = GRAPH.triples("train")
-    votes = visible.votes(model.votes, triples[:, 0].copy(), triples[:, 1].copy())
+    votes = context.votes(model.votes, triples[:, 0].copy(), triples[:, 1].copy())
     assert votes is not None and model.voting is not None
 
     def added() -> torch.Tensor:

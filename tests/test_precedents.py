@@ -10,24 +10,25 @@ from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, GRAPH, TEXT, random_model
 
 from fnftg.ego import precedents
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.config import EgoConfig
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.precedents import Precedents
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.predictor import EgoConfig, Visible
+from fnftg.models.link_predictor import GraphContext
 from fnftg.models.voting import VotesConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
-from fnftg.text.lookalikes import Lookalikes
+from fnftg.text.nearest_texts import TextKNN
 
 ENTITIES, RELATIONS, LIKE = 6, 3, 3
 Triple = tuple[int, int, int]
 ENTITY, RELATION = st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1)
 TRIPLES = st.lists(st.tuples(ENTITY, RELATION, ENTITY), max_size=30)
 UNMET = np.tile([True, False, True], 2)
-COSINES = Lookalikes.of(np.random.default_rng(3).normal(size=(ENTITIES, 4)).astype(np.float32), LIKE)
+COSINES = TextKNN.of(np.random.default_rng(3).normal(size=(ENTITIES, 4)).astype(np.float32), LIKE)
 CENTRES = np.repeat(np.arange(ENTITIES, dtype=np.int32), 2 * RELATIONS)
 LABELS = np.tile(np.arange(2 * RELATIONS, dtype=np.int32), ENTITIES)
 Found = list[tuple[dict[int, float], dict[int, float]]]  # of each query: alike, usual
@@ -164,7 +165,7 @@ def test_no_score_depends_on_whether_its_triple_is_visible(name: str) -> None:
     centres, answers = np.array([head, tail], np.int32), np.array([tail, head], np.int32)
     labels = np.array([relation, relation + len(GRAPH.relations)], np.int32)
     shown, unshown = (
-        Visible.of(model, texts, edges).votes(model.votes, centres, labels, protocol(name).hidden, answers)
+        GraphContext.of(model, texts, edges).votes(model.votes, centres, labels, protocol(name).hidden, answers)
         for edges in (np.concatenate([others, [[head, relation, tail]]]).astype(np.int32), others)
     )
     assert shown is not None and unshown is not None and shown.alike.any() and shown.usual.any()
@@ -175,16 +176,16 @@ def test_no_score_depends_on_whether_its_triple_is_visible(name: str) -> None:
 def test_precedents_have_no_weights_to_be_learned_and_no_place_in_training() -> None:
     model, plain = model_with(precedents=True), model_with()
     assert set(model.state_dict()) == set(plain.state_dict())
-    visible = Visible.of(model, model.texts(GRAPH), GRAPH.triples("train"))
+    context = GraphContext.of(model, model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    in_training, later = (visible.votes(model.votes, heads, relations, training=now) for now in (True, False))
+    in_training, later = (context.votes(model.votes, heads, relations, training=now) for now in (True, False))
     assert in_training is not None and not in_training.alike.any() and not in_training.usual.any()
     assert later is not None and later.usual.any()
 
 
 def test_without_lookalikes_there_are_no_precedents() -> None:
     model = random_model(score="cosine", votes=VotesConfig(mentions=True, precedents=True))
-    assert Visible.of(model, model.texts(GRAPH), GRAPH.triples("train")).precedents is None
+    assert GraphContext.of(model, model.texts(GRAPH), GRAPH.triples("train")).precedents is None
 
 
 def test_precedents_of_edges_in_one_direction_are_refused() -> None:

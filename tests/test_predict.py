@@ -24,22 +24,23 @@ from hypothesis import strategies as st
 
 import fnftg
 from fnftg.cli import main
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.config import EgoConfig
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.voting import VotesConfig
-from fnftg.predict.growing import MoreAnswers, grown_answers
+from fnftg.predict.graph_delta import ExtendedAnswers, grown_answers
 from fnftg.predict.index import NearestIndex
-from fnftg.predict.naming import Names, NameTable
+from fnftg.predict.name_index import NameIndex, NameTable
 from fnftg.predict.predictor import Predictor, load
-from fnftg.predict.questions import Addition, Answer, NewEntity, Question, Relation
-from fnftg.ranking.answers import pair_scores, top_answers
+from fnftg.predict.questions import Answer, GraphDelta, NewEntity, Question, Relation
 from fnftg.ranking.embedding import candidate_table
-from fnftg.ranking.extras import vote_extras
+from fnftg.ranking.evidence_scores import vote_extras
 from fnftg.ranking.processes import Processes
+from fnftg.ranking.search import pair_scores, top_answers
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
 
@@ -85,21 +86,21 @@ def searches(draw: st.DrawFn) -> Any:
     queries, rows, k = draw(st.integers(0, 5)), draw(st.integers(0, 20)), draw(st.integers(1, 7))
     values = draw(st.sampled_from([[-1.0, 0.0, -0.0, 1.0, 2.0], [-1.0, 0.0, 1.0, math.nan, math.inf, -math.inf]]))
     vector = st.lists(st.sampled_from(values), min_size=3, max_size=3)
-    points = draw(st.lists(vector, min_size=queries, max_size=queries))
+    query_embeddings = draw(st.lists(vector, min_size=queries, max_size=queries))
     table = draw(st.lists(vector, min_size=rows, max_size=rows))
     known = [draw(st.lists(st.integers(0, rows - 1), max_size=rows)) if rows else [] for _ in range(queries)]
-    return (*(np.array(x, np.float32).reshape(-1, 3) for x in (points, table)), known, k)
+    return (*(np.array(x, np.float32).reshape(-1, 3) for x in (query_embeddings, table)), known, k)
 
 
 @given(searches(), st.sampled_from([1, 1 << 9, 1 << 28]), st.booleans(), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_top_answers_are_those_of_brute_force(search: Any, memory: int, by_distance: bool, on_disk: bool) -> None:
-    points, table, known, k = search
+    query_embeddings, table, known, k = search
     with np.errstate(all="ignore"):
         exact = (
-            -np.abs(points[:, None].astype(np.float64) - table).sum(2)
+            -np.abs(query_embeddings[:, None].astype(np.float64) - table).sum(2)
             if by_distance
-            else (points[:, None].astype(np.float64) * table).sum(2)
+            else (query_embeddings[:, None].astype(np.float64) * table).sum(2)
         )
     if on_disk and len(table):
         with tempfile.TemporaryFile() as file:
@@ -109,9 +110,13 @@ def test_top_answers_are_those_of_brute_force(search: Any, memory: int, by_dista
     model: Any = SimpleNamespace(by_distance=by_distance, similarity=lambda p, c: (p[:, None] * c).sum(2))
     offsets = np.cumsum([0, *map(len, known)])
     rows = np.array([row for some in known for row in some], np.int64)
-    scores, found = top_answers(model, points, table, offsets, rows, k, memory)
-    assert scores.shape == found.shape == (len(points), k) and scores.dtype == np.float32 and found.dtype == np.int64
-    for query in range(len(points)):
+    scores, found = top_answers(model, query_embeddings, table, offsets, rows, k, memory)
+    assert (
+        scores.shape == found.shape == (len(query_embeddings), k)
+        and scores.dtype == np.float32
+        and found.dtype == np.int64
+    )
+    for query in range(len(query_embeddings)):
         there = [
             (-score, row)
             for row, score in enumerate(exact[query].tolist())
@@ -120,20 +125,20 @@ def test_top_answers_are_those_of_brute_force(search: Any, memory: int, by_dista
         best = sorted(there)[:k] + [(math.inf, -1)] * (k - len(there))
         assert found[query].tolist() == [row for _, row in best]
         assert scores[query].tolist() == [-score for score, _ in best]
-        alone = pair_scores(model, points, table, np.full(len(table), query), np.arange(len(table)))
+        alone = pair_scores(model, query_embeddings, table, np.full(len(table), query), np.arange(len(table)))
         assert np.array_equal(alone, exact[query], equal_nan=True)
 
 
 def test_each_query_has_its_own_filter_whatever_the_number_of_known_answers() -> None:
     generator = np.random.default_rng(0)
-    points, table = generator.normal(size=(30, 8)), generator.normal(size=(500, 8))
-    points, table = points.astype(np.float32), table.astype(np.float32)
+    query_embeddings, table = generator.normal(size=(30, 8)), generator.normal(size=(500, 8))
+    query_embeddings, table = query_embeddings.astype(np.float32), table.astype(np.float32)
     known = [generator.choice(500, size, replace=False) for size in generator.integers(0, 500, 30)]
     offsets = np.cumsum([0, *map(len, known)])
     model: Any = SimpleNamespace(by_distance=True)
-    scores, found = top_answers(model, points, table, offsets, np.concatenate(known), 7, 1 << 14)
+    scores, found = top_answers(model, query_embeddings, table, offsets, np.concatenate(known), 7, 1 << 14)
     for query in range(30):
-        alone = top_answers(model, points[[query]], table, np.array([0, len(known[query])]), known[query], 7)
+        alone = top_answers(model, query_embeddings[[query]], table, np.array([0, len(known[query])]), known[query], 7)
         assert np.array_equal(scores[query], alone[0][0]) and np.array_equal(found[query], alone[1][0])
 
 
@@ -142,7 +147,7 @@ def test_each_query_has_its_own_filter_whatever_the_number_of_known_answers() ->
 
 def small_model(**changes: Any) -> FnF:
     text = TextConfig(encoder=ENCODER.name, width=16, training="frozen", query="vector")
-    config = FnFConfig(text=text, ego=EgoConfig(limit=4, evaluation_limit=200))
+    config = FnFConfig(text=text, ego=EgoConfig(num_neighbours=4, evaluation_num_neighbours=200))
     for name, value in changes.items():
         part, _, field = name.partition("__")
         config = replace(config, **{part: replace(getattr(config, part), **{field: value}) if field else value})
@@ -175,15 +180,15 @@ def offline(model: LinkPredictor, store: Path, question: tuple[Any, str, Any], k
     """Everything embedded anew from the store, every candidate compared one by one: [(id, score)]."""
     graph = KnowledgeGraph.open(store)
     entities, relations = len(graph.entities), len(graph.relations)
-    visible = Visible.of(model, model.texts(graph), graph.all_triples())
-    table = candidate_table(model, visible, np.arange(entities, dtype=np.int32), 1 << 28, Processes())
+    context = GraphContext.of(model, model.texts(graph), graph.all_triples())
+    table = candidate_table(model, context, np.arange(entities, dtype=np.int32), 1 << 28, Processes())
     head, relation, tail = question
     centre, row = graph.entities.find(head or tail), graph.relations.find(relation)
     label = np.array([row if head else row + relations], np.int32)
     centres = np.array([centre], np.int32)
-    _, point = model(visible.texts, centres, visible.ego_graphs(model.ego, centres, None), label, False)
+    _, point = model(context.texts, centres, context.ego_graphs(model.ego, centres, None), label, False)
     scores = model.similarity(point.double(), torch.from_numpy(table).double())[0].float().numpy()
-    extras = vote_extras(model, visible, centres, label)
+    extras = vote_extras(model, context, centres, label)
     scores[extras.rows] += extras.values
     true = {tuple(triple) for triple in graph.all_triples().tolist()}
     found = [
@@ -219,13 +224,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "two hops": {"ego__hops": 2, "ego__second_limit": 200},
     "outgoing": {"ego__directions": "out"},
     "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},
-    "drawn": {"ego__evaluation_limit": 3},
-    "drawn, two hops": {"ego__evaluation_limit": 3, "ego__hops": 2, "ego__second_limit": 2},
-    "rare": {"ego__evaluation_limit": 3, "ego__method": "rare"},
-    "rare, two hops": {"ego__evaluation_limit": 3, "ego__method": "rare", "ego__hops": 2, "ego__second_limit": 2},
+    "drawn": {"ego__evaluation_num_neighbours": 3},
+    "drawn, two hops": {"ego__evaluation_num_neighbours": 3, "ego__hops": 2, "ego__second_limit": 2},
+    "rare": {"ego__evaluation_num_neighbours": 3, "ego__method": "rare"},
+    "rare, two hops": {
+        "ego__evaluation_num_neighbours": 3,
+        "ego__method": "rare",
+        "ego__hops": 2,
+        "ego__second_limit": 2,
+    },
     "query texts": {"text__query": "text"},
     "fine-tuned": {"text__training": "finetune"},
-    "centre": {"text__training": "centre"},
+    "centre": {"text__training": "finetune-centre"},
     "without ego-graphs": {"ego_graphs": False},
 }
 
@@ -371,10 +381,8 @@ def test_grown_known_answers_are_those_of_all_triples(data: st.DataObject) -> No
     old, new = (np.array(data.draw(some), np.int32).reshape(-1, 3) for some in (rows, more))
     grown = grown_answers(KnownAnswers.of(old, 5, 2), new, 7, 3)
     assert np.array_equal(grown.packed, KnownAnswers.of(np.concatenate([old, new]), 7, 3).packed)
-    addition = Addition(
-        (NewEntity("a"), NewEntity("b")), ("a", "b"), (Relation("c"),), [tuple(t) for t in new.tolist()]
-    )
-    more = MoreAnswers.of(KnownAnswers.of(old, 5, 2), addition)
+    delta = GraphDelta((NewEntity("a"), NewEntity("b")), ("a", "b"), (Relation("c"),), [tuple(t) for t in new.tolist()])
+    more = ExtendedAnswers.of(KnownAnswers.of(old, 5, 2), delta)
     centres, labels = (part.ravel().astype(np.int32) for part in np.indices((7, 6)))
     for one, other in zip(more(centres, labels), grown(centres, labels), strict=True):
         assert np.array_equal(one, other), "the same without a copy"
@@ -382,7 +390,7 @@ def test_grown_known_answers_are_those_of_all_triples(data: st.DataObject) -> No
 
 def test_second_loading_embeds_nothing(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fnftg.load(run_folder)
-    monkeypatch.setattr("fnftg.predict.keeping.candidate_table", None)
+    monkeypatch.setattr("fnftg.predict.answer_cache.candidate_table", None)
     again = fnftg.load(run_folder)
     assert isinstance(again.table, np.memmap) and np.array_equal(first.table, again.table)
 
@@ -406,7 +414,7 @@ def test_names_are_found_as_people_write_them(predictor: Predictor) -> None:
 
 def test_exact_case_tells_names_apart() -> None:
     graph = KnowledgeGraph.from_triples({"train": [("a", "r", "b")]}, {"a": "Polish", "b": "polish"})
-    names = Names(graph.entities, "entity")
+    names = NameIndex(graph.entities, "entity")
     assert names.row("polish") == graph.entities.find("b") and names.row("Polish") == graph.entities.find("a")
     with pytest.raises(FnftgError, match="2 entities"):
         names.row("POLISH")
@@ -437,7 +445,7 @@ def written(path: Path, *lines: tuple[str, ...]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"ego__hops": 2}, {"text__training": "finetune"}, {"text__training": "centre"}]
+    "changes", [{}, {"ego__hops": 2}, {"text__training": "finetune"}, {"text__training": "finetune-centre"}]
 )
 def test_updated_answers_are_those_of_embedding_everything_anew(
     changes: dict[str, Any], tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
@@ -470,8 +478,8 @@ def test_updated_answers_are_those_of_embedding_everything_anew(
     assert np.allclose(updated.table, anew.table, atol=1e-5)
     assert np.array_equal(updated.known.packed, anew.known.packed)
     for one, other in zip(
-        (updated.visible.neighbours.offsets, updated.visible.neighbours.entities, updated.visible.neighbours.labels),
-        (anew.visible.neighbours.offsets, anew.visible.neighbours.entities, anew.visible.neighbours.labels),
+        (updated.context.neighbours.offsets, updated.context.neighbours.entities, updated.context.neighbours.labels),
+        (anew.context.neighbours.offsets, anew.context.neighbours.entities, anew.context.neighbours.labels),
         strict=True,
     ):
         assert np.array_equal(one, other)
@@ -487,7 +495,7 @@ def test_update_that_is_cut_short_leaves_the_old_graph_current(
     texts = written(tmp_path / "new.txt", ("n1", "A new one"))
     for step in ("write_grown", "keeping.set_current_graph"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"fnftg.predict.updating.{step}", lambda *_: 1 / 0)
+            patch.setattr(f"fnftg.predict.graph_update.{step}", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 here("update", own_run, "--texts", texts)
         assert fnftg.load(own_run).tails("e3", "_r_1", 40) == before
@@ -526,29 +534,31 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
     pytest.importorskip("faiss")
     generator = np.random.default_rng(0)
     base = generator.normal(size=(4, 12))
-    table, points = (generator.normal(size=(count, 4)) @ base for count in (3_000, 50))
-    table, points = table.astype(np.float32), points.astype(np.float32)
+    table, query_embeddings = (generator.normal(size=(count, 4)) @ base for count in (3_000, 50))
+    table, query_embeddings = table.astype(np.float32), query_embeddings.astype(np.float32)
     model: Any = SimpleNamespace(by_distance=by_distance, width=12, similarity=lambda p, c: p @ c.T)
-    built = NearestIndex.built(model, table, points)
+    built = NearestIndex.built(model, table, query_embeddings)
     assert built.recall >= 0.95 and built.queries == 50
     built.save(tmp_path / "hnsw")
     index = NearestIndex.open(tmp_path / "hnsw")
     known = [generator.choice(3_000, 20, replace=False) for _ in range(50)]
-    best = top_answers(model, points, table, np.arange(51) * 20, np.concatenate(known), 10)
-    scores, found = index.search(model, table, points, np.arange(51) * 20, np.concatenate(known), 10)
+    best = top_answers(model, query_embeddings, table, np.arange(51) * 20, np.concatenate(known), 10)
+    scores, found = index.search(model, table, query_embeddings, np.arange(51) * 20, np.concatenate(known), 10)
     assert not any(set(rows) & set(some.tolist()) for rows, some in zip(found.tolist(), known, strict=True))
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), best[1].tolist(), strict=True)]) > 0.9
-    exact = pair_scores(model, points, table, np.repeat(np.arange(50), 10), found.ravel())
+    exact = pair_scores(model, query_embeddings, table, np.repeat(np.arange(50), 10), found.ravel())
     assert np.array_equal(scores.ravel(), exact)
     changed = np.array([*range(100), *range(3_000, 3_050)])  # new vectors, in old rows and in new ones
     grown_table = np.concatenate([table, table[:50]])
     grown_table[changed] = (generator.normal(size=(150, 4)) @ base).astype(np.float32)
-    grown = index.grown(model, grown_table, changed, points)
+    grown = index.grown(model, grown_table, changed, query_embeddings)
     assert grown.recall >= 0.95 and len(grown.rows) == 3_150, "added, not built anew"
     _, found = grown.search(model, grown_table, grown_table[changed], np.zeros(151, np.int64), changed[:0], 1)
     if by_distance:
         assert np.mean(found[:, 0] == changed) > 0.95
-    assert len(grown.grown(model, grown_table, np.arange(2_000), points).rows) == 3_050, "too much of it was skipped"
+    assert len(grown.grown(model, grown_table, np.arange(2_000), query_embeddings).rows) == 3_050, (
+        "too much of it was skipped"
+    )
 
 
 def test_index_keeps_in_step_with_an_update(own_run: Path, tmp_path: Path, here: Here) -> None:

@@ -24,12 +24,13 @@ from hypothesis import strategies as st
 from test_models import ENCODER, small_model
 
 from fnftg.cli import main
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.config import EgoConfig
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kernels.ranks import top_k
 from fnftg.kg import KnowledgeGraph
-from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.scoring import SCORES, ScoreName
 from fnftg.ranking import embedding, evaluation
 from fnftg.ranking.commands import chosen_relations
@@ -54,7 +55,7 @@ class Summing(LinkPredictor):
         super().__init__()
         self.own, self.edge = (torch.tensor(np.asarray(rows, np.float32)) for rows in (own, edge))  # (N, d), (2R, d)
         self.by_distance, self.width = by_distance, self.own.shape[1]
-        self.ego = EgoConfig(limit=1000 if ego_graphs else 0)
+        self.ego = EgoConfig(num_neighbours=1000 if ego_graphs else 0)
         self.embedded = 0
 
     def forward(self, texts, centres, egos, labels=None, candidates=True):  # type: ignore[no-untyped-def]
@@ -66,8 +67,8 @@ class Summing(LinkPredictor):
         x = self.own[centres] + sums
         return x if candidates else None, None if labels is None else x + self.edge[labels]
 
-    def similarity(self, points, candidates):  # type: ignore[no-untyped-def]
-        return -torch.cdist(points, candidates, p=1) if self.by_distance else points @ candidates.T
+    def similarity(self, query_embeddings, candidates):  # type: ignore[no-untyped-def]
+        return -torch.cdist(query_embeddings, candidates, p=1) if self.by_distance else query_embeddings @ candidates.T
 
 
 def texts_of(graph: KnowledgeGraph) -> Any:
@@ -94,7 +95,7 @@ def oracle(model: Summing, graph: KnowledgeGraph, rules: Protocol, split: str) -
         seen = edges - (pair if rules.hidden == "pair" else {(h, r, t)})
         point = embed(h if tail else t, seen) + edge[r if tail else r + relations]
         of_answer, better, equal = score(point, embed(t if tail else h, seen)), 0, 0
-        loopless = not model.loops and r not in loops
+        loopless = not model.allow_self_answers and r not in loops
         for candidate in rules.candidate_entities(graph, split).tolist():
             if loopless and candidate == (h if tail else t):
                 continue
@@ -131,7 +132,7 @@ def cases(draw: st.DrawFn) -> tuple[KnowledgeGraph, Summing]:
 @settings(max_examples=60, deadline=None)
 def test_ranks_are_those_of_the_oracle_under_every_protocol(case: tuple[KnowledgeGraph, Summing]) -> None:
     graph, model = case
-    for rules, model.loops in itertools.product(EVERY_PROTOCOL, (True, False)):
+    for rules, model.allow_self_answers in itertools.product(EVERY_PROTOCOL, (True, False)):
         with np.errstate(all="ignore"):
             expected = oracle(model, graph, rules, "test")
         found = rank_split(model, graph, texts_of(graph), "test", rules).ranks.ravel().tolist()
@@ -161,7 +162,7 @@ def test_neither_blocks_nor_batches_nor_threads_nor_disk_change_a_rank(
     threads = torch.get_num_threads()
     for centres, queries, round_, number in ((1, 1, 1, 1), (7, 3, 11, 2), (1000, 1000, 1000, 4)):
         monkeypatch.setattr(embedding, "MOST_CENTRES", centres)
-        monkeypatch.setattr("fnftg.ranking.counting.QUERIES", queries)
+        monkeypatch.setattr("fnftg.ranking.rank_counts.QUERIES", queries)
         monkeypatch.setattr(evaluation, "ROUND", round_)
         torch.set_num_threads(number)
         for rules, expected in ranks.items():
@@ -184,10 +185,10 @@ def on_disk(table: Any) -> Any:
 
 def test_table_beyond_the_memory_is_mapped_from_a_file() -> None:
     graph, model = random_case(True)
-    visible = Visible(texts_of(graph), Neighbours.of(graph.triples("train"), 60, 3))
+    context = GraphContext(texts_of(graph), Neighbours.of(graph.triples("train"), 60, 3))
     everyone = np.arange(60, dtype=np.int32)
-    in_memory = candidate_table(model, visible, everyone, 1 << 24, Processes())
-    mapped = candidate_table(model, visible, everyone, 60 * 5 * 4, Processes())
+    in_memory = candidate_table(model, context, everyone, 1 << 24, Processes())
+    mapped = candidate_table(model, context, everyone, 60 * 5 * 4, Processes())
     assert not isinstance(in_memory, np.memmap) and isinstance(mapped, np.memmap)
     assert np.array_equal(in_memory, mapped)
 
@@ -257,8 +258,8 @@ def test_the_ith_score_belongs_to_the_ith_candidate(candidates: Any) -> None:
     model = Summing(np.arange(60)[:, None], np.zeros((6, 1)), True, ego_graphs=False)
     everyone = rules.candidate_entities(graph, "test")
     assert (len(everyone) == 60) == (candidates == "dynamic")
-    visible = Visible(texts_of(graph), Neighbours.of(graph.triples("train"), 60, 3))
-    table = candidate_table(model, visible, everyone, 1 << 24, Processes())
+    context = GraphContext(texts_of(graph), Neighbours.of(graph.triples("train"), 60, 3))
+    table = candidate_table(model, context, everyone, 1 << 24, Processes())
     assert np.array_equal(table[:, 0], everyone)
     _, nearest = top_k(everyone[:, None].astype(np.float32), table, 1)
     assert np.array_equal(everyone[nearest[:, 0]], everyone)
@@ -287,10 +288,10 @@ def test_ranks_of_the_real_model_are_those_of_one_query_at_a_time(rules: Protoco
     whole = rank_split(model, GRAPH, texts, "test", rules).ranks
     singly = []
     for triple in GRAPH.triples("test"):
-        visible = Visible(texts, Neighbours.of(rules.visible_triples(GRAPH, "test"), 14, 3))
+        context = GraphContext(texts, Neighbours.of(rules.visible_triples(GRAPH, "test"), 14, 3))
         everyone = rules.candidate_entities(GRAPH, "test")
         filter = Filter.of(KnownAnswers.of(GRAPH.all_triples(), 14, 3), everyone)
-        counts = evaluation.rank_triples(model, visible, triple[None], everyone, filter, rules.hidden)
+        counts = evaluation.rank_triples(model, context, triple[None], everyone, filter, rules.hidden)
         singly.append(1 + counts.better + counts.equal / 2)
     assert np.allclose(whole, np.array(singly).T)
 
@@ -436,7 +437,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = GRAPH.save(folder / "graph")
     fields = {
         "model": {"text": {"encoder": "scratch:L-1_H-16_A-2", "words": 8}},
-        "training": {"epochs": 1, "batch": 10, "log_every": 1},
+        "training": {"epochs": 1, "batch_size": 10, "log_every": 1},
     }
     train(graph, from_dict(RunConfig, fields), folder / "run")
     return folder / "run"
@@ -529,7 +530,7 @@ def test_unknown_protocol_and_empty_split_are_refused() -> None:
     with pytest.raises(FnftgError, match="paper, statik, strict"):
         protocol("lenient")
     with pytest.raises(FnftgError, match="own-split or cumulative"):
-        replace(protocol("paper"), visible="all")  # type: ignore[arg-type]
+        replace(protocol("paper"), context="all")  # type: ignore[arg-type]
     graph, model = random_case(True)
     without = graph.with_splits({"train": graph.triples("train")}, {})
     with pytest.raises(FnftgError, match="no triples in val"):

@@ -176,7 +176,7 @@ def test_bad_question_harms_no_other_in_its_batch(run_folder: Path, monkeypatch:
     real = batching.answered
 
     def failing(predictor: Predictor, asked: Any, k: int, known: bool) -> Any:
-        if any(one.addition.entities for one in asked):
+        if any(one.delta.entities for one in asked):
             raise FnftgError("No.") if k < 9 else ZeroDivisionError
         return real(predictor, asked, k, known)
 

@@ -20,8 +20,8 @@ from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
 from fnftg.models.kepler import KEPLER
+from fnftg.models.link_predictor import GraphContext, LinkPredictor, ScoredBatch
 from fnftg.models.losses import LossConfig, RankingLoss, nll_loss
-from fnftg.models.predictor import Compared, LinkPredictor, Visible
 from fnftg.models.pretrained import from_pretrained
 from fnftg.models.simkgc import SimKGC
 from fnftg.models.star import StAR
@@ -31,7 +31,7 @@ from fnftg.text.encoders import load_encoder, save_encoder
 from fnftg.text.rows import GraphLines
 from fnftg.text.stopwords import STOP_WORDS, ContentWords
 from fnftg.text.transformer import GraphTexts
-from fnftg.training.batches import Batch
+from fnftg.training.batches import TrainingBatch
 from fnftg.training.config import RunConfig, merged
 from fnftg.training.loop import train
 
@@ -51,7 +51,7 @@ SYSTEM_FIELDS: dict[str, dict[str, Any]] = {
     "blp": {"text": {"training": "finetune", "width": 32}},
     "kepler": {},
     "star": {"text": {"training": "finetune", "query": "text"}, "rank_by": "distance"},
-    "statik": {"text": {"training": "centre", "query": "text"}, "ego": {"limit": 4}},
+    "statik": {"text": {"training": "finetune-centre", "query": "text"}, "ego": {"num_neighbours": 4}},
     "simkgc": {"text": {"training": "finetune", "query": "text"}, "pre_batch": 60},
 }
 TEMPERATURES = {
@@ -65,7 +65,7 @@ TEMPERATURES = {
     "simkgc": 0.05,
     "ensemble": 0.05,
 }
-TRAINING = {"epochs": 60, "batch": 25, "learning_rate": 0.01, "validate_every": 30, "log_every": 1}
+TRAINING = {"epochs": 60, "batch_size": 25, "learning_rate": 0.01, "validate_every": 30, "log_every": 1}
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +102,14 @@ def vectors(
     texts: GraphTexts,
     graph: KnowledgeGraph,
     triples: np.ndarray,  # type: ignore[type-arg]
-) -> tuple[Tensor, Tensor, Batch]:
+) -> tuple[Tensor, Tensor, TrainingBatch]:
     """Candidates and points of a batch's heads and tails."""
-    batch = Batch.of(triples, texts.relations)
-    visible = Visible(texts, Neighbours.of(graph.triples("train"), len(graph.entities), texts.relations))
-    egos = visible.ego_graphs(model.ego, batch.queries.centres, batch.hidden("target"))
-    candidates, points = model(texts, batch.queries.centres, egos, batch.queries.labels, True)
-    assert candidates is not None and points is not None
-    return candidates, points, batch
+    batch = TrainingBatch.of(triples, texts.relations)
+    context = GraphContext(texts, Neighbours.of(graph.triples("train"), len(graph.entities), texts.relations))
+    egos = context.ego_graphs(model.ego, batch.queries.centres, batch.hidden("target"))
+    candidates, query_embeddings = model(texts, batch.queries.centres, egos, batch.queries.labels, True)
+    assert candidates is not None and query_embeddings is not None
+    return candidates, query_embeddings, batch
 
 
 def compared(
@@ -117,15 +117,15 @@ def compared(
     texts: GraphTexts,
     graph: KnowledgeGraph,
     negatives: np.ndarray | None = None,  # type: ignore[type-arg]
-) -> Compared:
-    candidates, points, batch = vectors(model, texts, graph, graph.triples("train")[:4])
+) -> ScoredBatch:
+    candidates, query_embeddings, batch = vectors(model, texts, graph, graph.triples("train")[:4])
     if negatives is None:
         negatives = np.random.default_rng(0).random((8, 8 + len(model.earlier()))) < 0.6
         negatives[np.arange(8), batch.answers] = False
     answers = torch.from_numpy(batch.answers)
     columns, labels = batch.columns, batch.queries.labels
     against = torch.from_numpy(negatives)
-    return Compared(texts, batch.queries.centres, points, candidates, columns, answers, against, labels)
+    return ScoredBatch(texts, batch.queries.centres, query_embeddings, candidates, columns, answers, against, labels)
 
 
 # Each system's own equation
@@ -135,8 +135,10 @@ def test_an_ensemble_has_the_mean_of_its_members_scores_and_none_learns_from_ano
     model, texts = made("ensemble", graph, votes={"lookalikes": 4})
     given = compared(model, texts, graph)
     alone = [compared(member, texts, graph) for member in model.members]
-    scores = [one.points @ one.candidates.T for one in alone]
-    assert torch.allclose(model.similarity(given.points, given.candidates), (scores[0] + scores[1]) / 2, atol=1e-6)
+    scores = [one.query_embeddings @ one.candidates.T for one in alone]
+    assert torch.allclose(
+        model.similarity(given.query_embeddings, given.candidates), (scores[0] + scores[1]) / 2, atol=1e-6
+    )
     assert not torch.allclose(scores[0], scores[1], atol=1e-3), "two different members"
     ranking = RankingLoss(LossConfig("infonce", temperature=0.1))
     model.loss(given, ranking).backward()
@@ -146,7 +148,7 @@ def test_an_ensemble_has_the_mean_of_its_members_scores_and_none_learns_from_ano
     own = [weight.grad for weight in model.members[1].parameters() if weight.grad is not None]
     assert together and all(torch.allclose(one, other / 2, atol=1e-6) for one, other in zip(together, own, strict=True))
     queries = np.arange(6, dtype=np.int32)
-    votes = Visible.of(model, texts, graph.triples("train")).votes(model.votes, queries, queries % 6)
+    votes = GraphContext.of(model, texts, graph.triples("train")).votes(model.votes, queries, queries % 6)
     parts = [member.added(texts, queries % 6, votes) for member in model.members]
     assert len(parts[0]) and torch.allclose(model.added(texts, queries % 6, votes), (parts[0] + parts[1]) / 2)
 
@@ -168,10 +170,10 @@ def test_bow_is_the_mean_of_the_words_that_say_something(graph: KnowledgeGraph) 
         words = plain_words(model, str(graph.entities.texts[number]))
         assert torch.allclose(e[number], torch.stack(words).mean(0), atol=1e-6)
     h, r, t = graph.triples("train")[0]
-    candidates, points, _ = vectors(model, texts, graph, graph.triples("train")[:1])
+    candidates, query_embeddings, _ = vectors(model, texts, graph, graph.triples("train")[:1])
     unit = functional.normalize(e, dim=-1)
     score = -(unit[h] + model.relation.table.weight[r] - unit[t]).abs().sum()
-    assert model.similarity(points, candidates)[0, 1].item() == pytest.approx(score.item(), abs=1e-5)
+    assert model.similarity(query_embeddings, candidates)[0, 1].item() == pytest.approx(score.item(), abs=1e-5)
 
 
 def test_stop_words_are_whole_words_and_texts_of_them_alone_are_kept() -> None:
@@ -215,14 +217,14 @@ def test_dkrl_convolves_pools_by_maximum_convolves_and_pools_by_mean(graph: Know
 def test_blp_scores_projected_outputs_with_a_table_of_relations(score: str, graph: KnowledgeGraph) -> None:
     model, texts = made("blp", graph, score=score, text={"pooling": "cls"})
     triples = graph.triples("train")[:3]
-    candidates, points, batch = vectors(model, texts, graph, triples)
+    candidates, query_embeddings, batch = vectors(model, texts, graph, triples)
     ids, mask, types = texts.tokens.batch(np.arange(len(graph.entities)))
     states = model.tt.encoder.model(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
     e = states[:, 0] @ model.tt.w.weight.T
     assert model.tt.w.bias is None and e.shape[1] == 32
     if score == "transe":
         e = e / e.norm(dim=-1, keepdim=True)
-    found = model.similarity(points, candidates)
+    found = model.similarity(query_embeddings, candidates)
     for i, (h, r, t) in enumerate(triples.tolist()):
         x, y, w = e[h], e[t], model.relation.table.weight[r]
         (a, b), (c, d), (u, v) = x.chunk(2), y.chunk(2), w.chunk(2)
@@ -272,7 +274,7 @@ def test_kepler_adds_the_loss_of_masked_words_to_that_of_links(
         logs = (hidden @ bert.get_input_embeddings().weight.T + head.bias).log_softmax(-1)
         losses += (-logs[torch.arange(len(wanted)), ids[0, wanted]]).tolist()
     ranking = RankingLoss(LossConfig("nll", margin=4.0))
-    links = nll_loss(4 - torch.cdist(batch.points, batch.candidates, p=1), batch.answers, batch.negatives)
+    links = nll_loss(4 - torch.cdist(batch.query_embeddings, batch.candidates, p=1), batch.answers, batch.negatives)
     expected = links.item() + 0.5 * float(np.mean(losses))
     assert model.loss(batch, ranking).item() == pytest.approx(expected, abs=1e-4)
 
@@ -295,7 +297,7 @@ def test_star_classifies_the_features_of_pairs_and_learns_their_distance(graph: 
     model, texts = made("star", graph, classifier_weight=0.7, rank_by="classifier")
     assert isinstance(model, StAR)
     batch = compared(model, texts, graph)
-    u, v = batch.points, batch.candidates
+    u, v = batch.query_embeddings, batch.candidates
     tokenizer, h = model.tt.encoder.tokenizer, graph.triples("train")[0, 0]
     pair = tokenizer(str(graph.entities.texts[h]), "has a blue one", return_tensors="pt")
     assert torch.allclose(
@@ -314,7 +316,7 @@ def test_star_classifies_the_features_of_pairs_and_learns_their_distance(graph: 
     assert found.item() == pytest.approx((hinge + 0.7 * classified).item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("training", ["centre", "frozen"])
+@pytest.mark.parametrize("training", ["finetune-centre", "frozen"])
 def test_statik_passes_messages_in_both_directions_and_updates_edges(training: str, graph: KnowledgeGraph) -> None:
     ends = [("red kano", "has blue", "blue kano"), ("blue kano", "has green", "green kano")]
     known = {id_: ENTITY_TEXTS[id_] for id_ in ("red kano", "blue kano", "green kano")}
@@ -327,7 +329,7 @@ def test_statik_passes_messages_in_both_directions_and_updates_edges(training: s
     centres = np.arange(4, dtype=np.int32)  # three with neighbours, one without
     small = small.extended({"alone": "the pink thing"})
     texts = model.texts(small)
-    egos = Visible(texts, Neighbours.of(small.triples("train"), 4, 2)).ego_graphs(model.ego, centres, None)
+    egos = GraphContext(texts, Neighbours.of(small.triples("train"), 4, 2)).ego_graphs(model.ego, centres, None)
     candidates, _ = model(texts, centres, egos, None, True)
     f = [model.tt.features(texts, torch.tensor([i]))[0] for i in range(4 + 2)]  # of entities, then of relations
 
@@ -371,7 +373,7 @@ def test_simkgc_tells_answers_and_queries_apart_with_a_margin_and_a_queue(graph:
     assert model.earlier().tolist() == [5, 6, 7]
     batch = compared(model, texts, graph)
     ranking = RankingLoss(LossConfig("infonce", temperature=0.05))
-    x, y, answers = batch.points, batch.candidates, batch.answers.tolist()
+    x, y, answers = batch.query_embeddings, batch.candidates, batch.answers.tolist()
     assert torch.allclose(x.norm(dim=-1), torch.ones(8)) and torch.allclose(y.norm(dim=-1), torch.ones(8))
     total = 0.0
     for i, answer in enumerate(answers):
@@ -404,8 +406,8 @@ def test_system_learns_fifty_triples_by_heart_and_is_the_same_when_loaded(
     for each in (model, again):
         texts = each.texts(graph)
         with torch.inference_mode():
-            candidates, points, _ = vectors(each, texts, graph, graph.triples("train"))
-            scores.append(each.similarity(points, candidates))
+            candidates, query_embeddings, _ = vectors(each, texts, graph, graph.triples("train"))
+            scores.append(each.similarity(query_embeddings, candidates))
     assert torch.equal(*scores)
     assert SYSTEMS[system].title in (tmp_path / "run" / "checkpoint" / "README.md").read_text()
 
@@ -425,7 +427,7 @@ def test_run_that_stops_between_two_steps_goes_on_bit_for_bit(
     system: str, graph: KnowledgeGraph, tmp_path: Path
 ) -> None:
     """What must outlast a stop: SimKGC's queue, and the features that StATIK's neighbours had."""
-    config = configured(system, epochs=4, validate_every=4, batch=10, save_every=1, refresh_every=2)
+    config = configured(system, epochs=4, validate_every=4, batch_size=10, save_every=1, refresh_every=2)
 
     def stop(step: int, loss: float) -> None:
         if step == 8:
@@ -453,7 +455,7 @@ def test_relations_that_came_after_training_need_texts(system: str, graph: Knowl
 
 
 def test_negatives_are_two_sided_tied_or_drawn(graph: KnowledgeGraph) -> None:
-    batch = Batch.of(graph.triples("train")[:6], 3)
+    batch = TrainingBatch.of(graph.triples("train")[:6], 3)
     every = batch.negatives(None)
     assert every.sum(1).tolist() == [(batch.columns != answer).sum() for answer in batch.queries.answers]
     tied = batch.negatives(None, "tied")
@@ -517,7 +519,7 @@ def test_bad_word_vectors_get_one_sentence(content: str, tmp_path: Path) -> None
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "score": ("blp", {"score": "rotate"}, "model.score"),
     "relations": ("bow", {"relations": "graph"}, "model.relations"),
-    "centre without ego-graphs": ("blp", {"text": {"training": "centre"}}, "centre is for ego-graphs"),
+    "centre without ego-graphs": ("blp", {"text": {"training": "finetune-centre"}}, "centre is for ego-graphs"),
     "pool": ("dkrl", {"pool": 0}, "at least one position"),
     "kepler frozen": ("kepler", {"text": {"training": "frozen"}}, "KEPLER trains its encoder"),
     "kepler width": ("kepler", {"text": {"training": "finetune", "width": 64}}, "width of its encoder"),
@@ -526,7 +528,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "statik fine-tuned": ("statik", {"text": {"training": "finetune"}}, "centre or frozen"),
     "statik hops": ("statik", {"ego": {"hops": 2}}, "ego.hops 1"),
     "simkgc": ("simkgc", {"pre_batch": -1}, "must not be negative"),
-    "another system's field": ("blp", {"ego": {"limit": 3}}, "unknown field model.ego"),
+    "another system's field": ("blp", {"ego": {"num_neighbours": 3}}, "unknown field model.ego"),
     "no system": ("transformer", {}, "There is no system 'transformer': choose one of fnf, ensemble, bow"),
 }
 
@@ -568,7 +570,7 @@ def test_trained_from_the_command_line(
     graph.save(tmp_path / "graph")
     options = {"text.encoder": ENCODER, "text.width": 16, "score": "distmult", "relations": "text"}
     command = [part for name, value in options.items() for part in (f"--model.{name}", str(value))]
-    command += ["--training.epochs", "1", "--training.batch", "10", "--training.negatives", "drawn", "--json"]
+    command += ["--training.epochs", "1", "--training.batch_size", "10", "--training.negatives", "drawn", "--json"]
     assert main(["train", str(tmp_path / "graph"), "-o", str(tmp_path / "run"), "--system", "blp", *command]) == 0
     assert json.loads(capsys.readouterr().out)["epoch"] == 1
     model = from_pretrained(tmp_path / "run")

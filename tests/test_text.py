@@ -209,7 +209,7 @@ def plain(encoder: Encoder, transformer: TextTransformer, texts: list[Any], pool
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("training", ["finetune", "frozen", "centre"])
+@pytest.mark.parametrize("training", ["finetune", "frozen", "finetune-centre"])
 def test_equals_the_papers_formula(graph: KnowledgeGraph, encoder: Encoder, training: Any, pooling: Any) -> None:
     config = TextConfig(SCRATCH, pooling, WORDS, training, width=24, token_budget=64)
     transformer = TextTransformer(config, encoder).eval()
@@ -310,7 +310,7 @@ def test_dropout_is_the_encoders_own_unless_it_is_set(graph: KnowledgeGraph, sha
 
 def test_centre_takes_neighbours_from_the_cache_until_it_is_refreshed(graph: KnowledgeGraph) -> None:
     encoder = load_encoder(SCRATCH, GraphLines(graph))
-    config = TextConfig(SCRATCH, words=WORDS, training="centre")
+    config = TextConfig(SCRATCH, words=WORDS, training="finetune-centre")
     transformer = TextTransformer(config, encoder).eval()
     texts = GraphTexts.of(graph, encoder, config)
     rows = torch.arange(10)

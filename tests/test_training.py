@@ -21,7 +21,7 @@ from fnftg.cli import main
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
-from fnftg.models.predictor import LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import from_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
@@ -32,10 +32,10 @@ SMALL = {
     "model": {
         "text": {"encoder": "scratch:L-1_H-32_A-2", "words": 6, "width": 32},
         "graph": {"heads": 2, "dropout": 0.1},
-        "ego": {"limit": 4},
+        "ego": {"num_neighbours": 4},
     },
     "training": {
-        "epochs": 2, "batch": 64, "learning_rate": 0.003, "save_every": 3, "log_every": 1, "protocol": "statik",
+        "epochs": 2, "batch_size": 64, "learning_rate": 0.003, "save_every": 3, "log_every": 1, "protocol": "statik",
         "loss": {"name": "infonce", "temperature": 4.0},
     },
 }  # fmt: skip
@@ -114,7 +114,7 @@ def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp
 
 def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path: Path) -> None:
     wide = {"text": {"training": "frozen", "width": 512}}  # so that gradients are worth several threads
-    config = configured(model=wide, training={"epochs": 1, "batch": 512}, trainer={"threads": 2})
+    config = configured(model=wide, training={"epochs": 1, "batch_size": 512}, trainer={"threads": 2})
     for run in ("one", "other", "third"):
         train(KnowledgeGraph.open(store), config, tmp_path / run)
     assert same(weights(tmp_path / "one"), weights(tmp_path / "other"))
@@ -148,7 +148,7 @@ def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tm
     [
         {"text": {"training": "frozen", "query": "text"}},
         {"text": {"training": "finetune", "query": "text"}},
-        {"text": {"training": "centre"}},
+        {"text": {"training": "finetune-centre"}},
         {"ego": {"hops": 2, "method": "rare", "directions": "out"}, "graph": {"layers": 2}},
         {"ego_graphs": False, "relation_conditioning": False, "score": "complex", "normalise": True},
     ],
@@ -218,7 +218,7 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
 
 
 def test_paper_learning_rate_follows_the_batch() -> None:
-    config: RunConfig = from_dict(RunConfig, {"training": {"batch": 128}})
+    config: RunConfig = from_dict(RunConfig, {"training": {"batch_size": 128}})
     assert config.training.first_learning_rate == pytest.approx(4e-5)
 
 
@@ -250,11 +250,11 @@ CASES: dict[str, tuple[dict[str, object], list[str]]] = {
     "unknown field": ({"model": {"text": {"encodr": "tiny"}}}, ["model.text.encodr", "encoder"]),
     "wrong type": ({"training": {"epochs": "many"}}, ["training.epochs", "int"]),
     "wrong choice": ({"model": {"score": "rotate"}}, ["model.score", "transe"]),
-    "contradiction": ({"model": {"ego_graphs": False, "text": {"training": "centre"}}}, ["centre", "ego-graphs"]),
+    "contradiction": ({"model": {"ego_graphs": False, "text": {"training": "finetune-centre"}}}, ["centre", "ego-graphs"]),
     "heads that do not divide": ({"model": {"graph": {"heads": 5}}}, ["5 heads"]),
-    "batch too large": ({"training": {"batch": 1000}}, ["--training.batch", "534"]),
+    "batch too large": ({"training": {"batch_size": 1000}}, ["--training.batch_size", "534"]),
     "missing encoder": ({"model": {"text": {"encoder": "./no-such-folder"}}}, ["no-such-folder"]),
-    "loss that is not a number": ({"training": {"learning_rate": 1e30, "clip": 0.0}}, ["loss is", "learning_rate"]),
+    "loss that is not a number": ({"training": {"learning_rate": 1e30, "grad_clip": 0.0}}, ["loss is", "learning_rate"]),
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def progress(description: str, total: int | None, unit: str = "bytes") -> Iterat
         yield lambda amount: bars.advance(task, amount)
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """A line for the person at the terminal, kept out of standard output so that this can be piped."""
     print(message, file=sys.stderr)
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.votes import Answers
 from fnftg.kg.graph import Triples
 from fnftg.text.mentions import NAMED, NAMES, Mentions
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -27,8 +23,8 @@ class Naming:
     """Mentions, and how many triples of each relation they stand beside."""
 
     mentions: Mentions
-    frequencies: Numbers  # (R,): how many triples each relation has
-    naming: Numbers  # (2R,): of how many the head's text names the tail, then: the tail's the head
+    frequencies: Int64Array  # (R,): how many triples each relation has
+    naming: Int64Array  # (2R,): of how many the head's text names the tail, then: the tail's the head
 
     @classmethod
     def of(cls, mentions: Mentions, neighbours: Neighbours) -> Naming:
@@ -52,7 +48,9 @@ class Naming:
         frequencies = np.pad(self.frequencies, (0, more)) + np.bincount(relation, minlength=relations)
         return Naming(mentions, frequencies, naming.ravel())
 
-    def __call__(self, answers: Answers, centres: Rows, labels: Rows) -> tuple[Numbers, Rows, Floats]:
+    def __call__(
+        self, answers: Answers, centres: Int32Array, labels: Int32Array
+    ) -> tuple[Int64Array, Int32Array, Float32Array]:
         """Of the queries (centre, label, ·), (q,), all entities that the centre names or is named by, with their mass.
 
         It is the share of the relation's triples in which the same end's text names the other, of those that do not

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from fnftg.arrays import AnyArray, Int32Array, Int64Array
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.kernels.threads import in_parallel
@@ -27,9 +28,7 @@ from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.store import write_array
 
 Directions = Literal["both", "out"]
-Rows = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.int64]
-Labels = TypeVar("Labels", int, npt.NDArray[np.int32])
+Labels = TypeVar("Labels", int, Int32Array)
 
 FORMAT, VERSION, FACTS = "fnftg-neighbours", 1, "neighbours.json"
 EDGE_COST = 100  # of sorting or moving an edge, in the operations of `in_parallel`
@@ -43,9 +42,9 @@ class Neighbours:
     An edge centre -r-> other end has the label r, an edge other end -r-> centre the label relations + r (the inverse).
     """
 
-    offsets: Numbers  # (entities + 1,)
-    entities: Rows  # (edges,): the other end
-    labels: Rows  # (edges,): below 2 · relations
+    offsets: Int64Array  # (entities + 1,)
+    entities: Int32Array  # (edges,): the other end
+    labels: Int32Array  # (edges,): below 2 · relations
     relations: int
     directions: Directions = "both"  # out: rows hold no inverse edges
 
@@ -158,14 +157,14 @@ class Neighbours:
         return (labels + self.relations) % (2 * self.relations)
 
     @cached_property
-    def frequencies(self) -> Numbers:
+    def frequencies(self) -> Int64Array:
         """How many visible triples each relation has: (relations,)."""
         counts = np.zeros(self.relations, np.int64)
         count_relations(self.labels, counts)
         return read_only(counts, np.int64)
 
 
-def read_only(array: npt.ArrayLike, dtype: type[np.generic]) -> npt.NDArray[Any]:
+def read_only(array: npt.ArrayLike, dtype: type[np.generic]) -> AnyArray:
     """A view that compiled loops take as one and the same type, whether in memory or mapped."""
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
@@ -173,7 +172,7 @@ def read_only(array: npt.ArrayLike, dtype: type[np.generic]) -> npt.NDArray[Any]
 
 
 @numba.njit(nogil=True, cache=True)
-def count_ends(triples: Rows, entities: int, relations: int, both: bool, degrees: Numbers) -> int:
+def count_ends(triples: Int32Array, entities: int, relations: int, both: bool, degrees: Int64Array) -> int:
     """Adds the edges of each entity to degrees; returns a triple that is out of range, or -1."""
     for row in range(len(triples)):
         head, relation, tail = triples[row, 0], triples[row, 1], triples[row, 2]
@@ -186,7 +185,9 @@ def count_ends(triples: Rows, entities: int, relations: int, both: bool, degrees
 
 
 @numba.njit(nogil=True, cache=True)
-def place_keys(triples: Rows, relations: int, bits: int, both: bool, cursors: Numbers, keys: Numbers) -> None:
+def place_keys(
+    triples: Int32Array, relations: int, bits: int, both: bool, cursors: Int64Array, keys: Int64Array
+) -> None:
     """Puts each edge, as the other end and `bits` of label, among those of its entity."""
     for row in range(len(triples)):
         head, relation, tail = np.int64(triples[row, 0]), np.int64(triples[row, 1]), np.int64(triples[row, 2])
@@ -198,7 +199,7 @@ def place_keys(triples: Rows, relations: int, bits: int, both: bool, cursors: Nu
 
 
 @numba.njit(nogil=True, cache=True)
-def sort_rows(starts: Numbers, keys: Numbers, kept: Numbers, start: int, stop: int) -> None:
+def sort_rows(starts: Int64Array, keys: Int64Array, kept: Int64Array, start: int, stop: int) -> None:
     """Sorts the keys of entities start to stop in place, drops repetitions, and writes how many are kept."""
     for entity in range(start, stop):
         row = keys[starts[entity] : starts[entity + 1]]
@@ -221,7 +222,14 @@ def sort_rows(starts: Numbers, keys: Numbers, kept: Numbers, start: int, stop: i
 
 @numba.njit(nogil=True, cache=True)
 def split_keys(
-    starts: Numbers, keys: Numbers, bits: int, offsets: Numbers, entities: Rows, labels: Rows, start: int, stop: int
+    starts: Int64Array,
+    keys: Int64Array,
+    bits: int,
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
+    start: int,
+    stop: int,
 ) -> None:
     for entity in range(start, stop):
         shift = starts[entity] - offsets[entity]
@@ -232,17 +240,17 @@ def split_keys(
 
 @numba.njit(nogil=True, cache=True)
 def merge_rows(
-    old: Numbers,
-    old_entities: Rows,
-    old_labels: Rows,
+    old: Int64Array,
+    old_entities: Int32Array,
+    old_labels: Int32Array,
     old_relations: int,
-    new: Numbers,
-    new_entities: Rows,
-    new_labels: Rows,
+    new: Int64Array,
+    new_entities: Int32Array,
+    new_labels: Int32Array,
     relations: int,
-    offsets: Numbers,
-    entities: Rows,
-    labels: Rows,
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
     fill: bool,
     start: int,
     stop: int,
@@ -275,7 +283,7 @@ def merge_rows(
 
 
 @numba.njit(nogil=True, cache=True)
-def count_relations(labels: Rows, counts: Numbers) -> None:
+def count_relations(labels: Int32Array, counts: Int64Array) -> None:
     """Every triple is once an edge that is no inverse."""
     for label in labels:
         if label < len(counts):

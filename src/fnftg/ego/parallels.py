@@ -11,14 +11,11 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.ego.neighbours import Neighbours
 from fnftg.kernels.threads import in_parallel
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 COST = 20  # of one edge, in operations
 
 
@@ -26,9 +23,9 @@ COST = 20  # of one edge, in operations
 class Parallels:
     """How many pairs of entities two labels join both, and each alone."""
 
-    keys: Numbers  # (p,): l · 2R + a for labels l and a that join at least one pair both, ascending
-    pairs: Numbers  # (p,): how many they join
-    frequencies: Numbers  # (R,): how many triples each relation has
+    keys: Int64Array  # (p,): l · 2R + a for labels l and a that join at least one pair both, ascending
+    pairs: Int64Array  # (p,): how many they join
+    frequencies: Int64Array  # (R,): how many triples each relation has
 
     @classmethod
     def of(cls, neighbours: Neighbours) -> Parallels:
@@ -50,7 +47,9 @@ class Parallels:
         frequencies = np.pad(self.frequencies, (0, more)) + after.frequencies - before.frequencies
         return Parallels(keys[pairs > 0], pairs[pairs > 0], frequencies)
 
-    def __call__(self, around: Neighbours, centres: Rows, labels: Rows, limit: int) -> tuple[Numbers, Rows, Floats]:
+    def __call__(
+        self, around: Neighbours, centres: Int32Array, labels: Int32Array, limit: int
+    ) -> tuple[Int64Array, Int32Array, Float32Array]:
         """Of the queries (centre, label, ·), (q,), up to `limit` neighbours each with their kinship, the most first.
 
         Kinship with a neighbour is the sum of N(l, a) / √(N(l) N(a)) over the labels a, other than the label l asked
@@ -72,7 +71,7 @@ class Parallels:
         return np.concatenate([[0], np.cumsum(counts)]), found[there], kinship[there]
 
 
-def label_pairs(neighbours: Neighbours) -> Numbers:
+def label_pairs(neighbours: Neighbours) -> Int64Array:
     """Each ordered pair of labels (l, a) that join the same two entities, as l · 2R + a."""
     rows = neighbours.offsets, neighbours.entities, neighbours.labels, 2 * neighbours.relations
     found = np.empty(place_pairs(*rows, np.empty(0, np.int64)), np.int64)
@@ -81,7 +80,7 @@ def label_pairs(neighbours: Neighbours) -> Numbers:
 
 
 @numba.njit(nogil=True, cache=True)
-def place_pairs(offsets: Numbers, entities: Rows, labels: Rows, size: int, keys: Numbers) -> int:
+def place_pairs(offsets: Int64Array, entities: Int32Array, labels: Int32Array, size: int, keys: Int64Array) -> int:
     """Writes each pair (l, a) as l · size + a, as far as there is room; returns how many there are."""
     place = 0
     for centre in range(len(offsets) - 1):

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array, IntArray
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.votes import NEAR, Answers, More, Votes
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Triples
-from fnftg.text.lookalikes import NOBODY, Lookalikes
+from fnftg.text.nearest_texts import NOBODY, TextKNN
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
-Truths = npt.NDArray[np.bool_]
-Amounts = npt.NDArray[np.float64]
-Ragged = tuple[Numbers, Rows, Floats]  # how many entities each query has, the entities, their mass
+Ragged = tuple[Int64Array, Int32Array, Float32Array]  # how many entities each query has, the entities, their mass
 
 OWN = 100  # answers of an entity whose lookalikes are looked up, the first by row: what it takes has to end
 BLOCK = 256  # queries whose precedents are looked up at a time
@@ -35,19 +29,19 @@ BLOCK = 256  # queries whose precedents are looked up at a time
 class Precedents:
     """The answers of the labels that were never trained on: those of label l at offsets[l] to offsets[l + 1]."""
 
-    unmet: Truths  # (2R,): which labels these are
-    offsets: Numbers  # (2R + 1,)
-    entities: Rows  # (p,): the most frequent first, of equal ones the lower row
-    counts: Numbers  # (p,): how many entities they are an answer of
+    unmet: BoolArray  # (2R,): which labels these are
+    offsets: Int64Array  # (2R + 1,)
+    entities: Int32Array  # (p,): the most frequent first, of equal ones the lower row
+    counts: Int64Array  # (p,): how many entities they are an answer of
 
     @classmethod
-    def of(cls, neighbours: Neighbours, unmet: Truths) -> Precedents:
+    def of(cls, neighbours: Neighbours, unmet: BoolArray) -> Precedents:
         """In these neighbours, which have the edges of both directions."""
         there = unmet[neighbours.labels]
         return cls.counted(unmet, neighbours.labels[there], neighbours.entities[there], np.ones(there.sum(), np.int64))
 
     @classmethod
-    def counted(cls, unmet: Truths, labels: Rows, entities: Rows, counts: Numbers) -> Precedents:
+    def counted(cls, unmet: BoolArray, labels: Int32Array, entities: Int32Array, counts: Int64Array) -> Precedents:
         """Each label (n,) was answered with an entity so many times, perhaps again and again."""
         size = int(entities.max(initial=0)) + 1
         keys, place = np.unique(labels.astype(np.int64) * size + entities, return_inverse=True)
@@ -58,7 +52,7 @@ class Precedents:
         offsets = np.searchsorted(label, np.arange(len(unmet) + 1))
         return cls(unmet, offsets, entity[order].astype(np.int32), sums[order])
 
-    def grown(self, triples: Triples, unmet: Truths) -> Precedents:
+    def grown(self, triples: Triples, unmet: BoolArray) -> Precedents:
         """Once there are more triples (n, 3), none of which was there, perhaps of more relations."""
         heads, relation, tails = triples.T
         relations, before = len(unmet) // 2, len(self.unmet) // 2
@@ -76,11 +70,11 @@ class Precedents:
     def beside(
         self,
         votes: Votes,
-        lookalikes: Lookalikes,
+        lookalikes: TextKNN,
         answers: Answers,
-        centres: Rows,
-        labels: Rows,
-        targets: Rows | None,
+        centres: Int32Array,
+        labels: Int32Array,
+        targets: Int32Array | None,
         limit: int,
     ) -> Votes:
         """The votes of queries (centre, label, ·), (q,), with precedents: up to `limit` of either kind for each.
@@ -106,7 +100,7 @@ class Precedents:
             votes = votes.beside(column, np.cumsum(counts), entities, mass)
         return votes
 
-    def usual(self, own: Own, labels: Rows, limit: int) -> Ragged:
+    def usual(self, own: Own, labels: Int32Array, limit: int) -> Ragged:
         """What answers the labels (q,) most often: in which share of their triples, of those without the centre, of
         which there shall be one more."""
         starts, own_answers = self.offsets[labels], np.diff(own.offsets)
@@ -120,13 +114,13 @@ class Precedents:
         return own.best(query, entities, times / (others + 1)[query], is_own, limit)
 
     @cached_property
-    def triples(self) -> Numbers:
+    def triples(self) -> Int64Array:
         """How many each label has: (2R,)."""
         sums = np.concatenate([[0], np.cumsum(self.counts)])
         return np.asarray(np.diff(sums[self.offsets]))
 
 
-def alike(lookalikes: Lookalikes, own: Own, limit: int) -> Ragged:
+def alike(lookalikes: TextKNN, own: Own, limit: int) -> Ragged:
     """What looks like the answers that the centres have: the mean of similarity⁴ over these."""
     counts = np.minimum(np.diff(own.offsets), OWN)
     query, answers = np.repeat(np.arange(len(counts)), counts), own.answers[ranges(own.offsets[:-1], counts)]
@@ -144,15 +138,15 @@ def alike(lookalikes: Lookalikes, own: Own, limit: int) -> Ragged:
 class Own:
     """The known answers of queries: those of query i at offsets[i] to offsets[i + 1], without its target."""
 
-    offsets: Numbers  # (q + 1,)
-    answers: Rows  # (a,)
-    hidden: Rows  # (q,): the target, where a visible edge leads to it, or else nobody
-    centres: Rows  # (q,)
+    offsets: Int64Array  # (q + 1,)
+    answers: Int32Array  # (a,)
+    hidden: Int32Array  # (q,): the target, where a visible edge leads to it, or else nobody
+    centres: Int32Array  # (q,)
     size: int  # how many entities the graph has
     listed: bool  # the known answers are candidates too
 
     @classmethod
-    def of(cls, answers: Answers, centres: Rows, labels: Rows, targets: Rows | None) -> Own:
+    def of(cls, answers: Answers, centres: Int32Array, labels: Int32Array, targets: Int32Array | None) -> Own:
         offsets, known = answers(centres, labels)
         asked = np.full(len(centres), NOBODY, np.int32) if targets is None else targets
         query = np.repeat(np.arange(len(centres)), np.diff(offsets))
@@ -162,19 +156,21 @@ class Own:
         kept = np.concatenate([[0], np.cumsum(other)])[offsets]
         return cls(kept, known[other], hidden, centres, answers.entities, targets is None)
 
-    def have(self, query: Numbers, entities: npt.NDArray[np.integer[Any]]) -> Truths:
+    def have(self, query: Int64Array, entities: IntArray) -> BoolArray:
         """Whether entities (n,) are answers of these queries (n,)."""
         of_answer = np.repeat(np.arange(len(self.centres)), np.diff(self.offsets))
         return np.isin(query * self.size + entities, of_answer * self.size + self.answers)
 
-    def best(self, query: Numbers, entities: Rows, mass: Amounts, is_own: Truths, limit: int) -> Ragged:
+    def best(
+        self, query: Int64Array, entities: Int32Array, mass: Float64Array, is_own: BoolArray, limit: int
+    ) -> Ragged:
         """Of candidates (n,), each with a mass, the heaviest of each query: no more than `limit` that are no known
         answers. Where they are more, those go that weigh the same as the next, whatever their rows."""
         there = (mass > 0) & (entities != self.centres[query]) & (self.listed | ~is_own)
         query, entities, mass, is_own = query[there], entities[there], mass[there], is_own[there]
         order = np.lexsort((entities, -mass, query))
         query, entities, mass, is_own = query[order], entities[order], mass[order], is_own[order]
-        before: Numbers = np.cumsum(~is_own) - ~is_own  # how many new ones
+        before: Int64Array = np.cumsum(~is_own) - ~is_own  # how many new ones
         next_ones = ~is_own & (before - before[np.searchsorted(query, query)] == limit)
         least = np.zeros(len(self.centres))
         least[query[next_ones]] = mass[next_ones]

@@ -12,13 +12,10 @@ from typing import Literal
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from fnftg.ego.neighbours import Neighbours, Numbers, Rows, read_only
+from fnftg.arrays import Float64Array, Int32Array, Int64Array, UInt64Array
+from fnftg.ego.neighbours import Neighbours, read_only
 from fnftg.kernels.threads import in_parallel
-
-Words = npt.NDArray[np.uint64]
-Times = npt.NDArray[np.float64]
 
 NOTHING = -1  # as a hidden entity: this ego-graph may show all
 CENTRE_COST, DRAW_COST = 2_000, 100  # of a centre and of an edge, in the operations of `in_parallel`
@@ -43,8 +40,8 @@ class Hidden:
     An entity of -1 hides nothing; when the centre itself is the entity, the self-loop vanishes in both directions.
     """
 
-    entities: Rows  # (n,)
-    labels: Rows  # (n,)
+    entities: Int32Array  # (n,)
+    labels: Int32Array  # (n,)
     what: Literal["target", "pair"] = "target"  # pair: every edge between the centre and that entity
 
     def __post_init__(self) -> None:
@@ -58,10 +55,10 @@ class Hidden:
 class EgoGraphs:
     """Ragged neighbourhoods, never padded: those of centre i stand at offsets[i] to offsets[i + 1]."""
 
-    offsets: Numbers  # (n + 1,)
-    neighbours: Rows  # (edges,)
-    labels: Rows  # (edges,): of the step from the centre
-    second_labels: Rows | None = None  # (edges,), with 2 hops: of the second step, -1 for a direct neighbour
+    offsets: Int64Array  # (n + 1,)
+    neighbours: Int32Array  # (edges,)
+    labels: Int32Array  # (edges,): of the step from the centre
+    second_labels: Int32Array | None = None  # (edges,), with 2 hops: of the second step, -1 for a direct neighbour
 
     def __len__(self) -> int:
         """The number of centres."""
@@ -70,11 +67,11 @@ class EgoGraphs:
 
 def sample(
     neighbours: Neighbours,
-    centres: Rows,
+    centres: Int32Array,
     limit: int,
     key: tuple[int, int, int],
     hidden: Hidden | None = None,
-    streams: Numbers | None = None,
+    streams: Int64Array | None = None,
     method: Literal["uniform", "rare"] = "uniform",
     hops: Literal[1, 2] = 1,
     second_limit: int = 5,
@@ -91,7 +88,7 @@ def sample(
         streams = np.arange(len(centres))
     _check(neighbours, centres, limit, hidden, streams, method, hops, second_limit)
     centres = read_only(centres, np.int32)
-    own_streams: Words = read_only(streams, np.int64).view(np.uint64)
+    own_streams: UInt64Array = read_only(streams, np.int64).view(np.uint64)
     graph = (neighbours.offsets, neighbours.entities, neighbours.labels)
     secret = (read_only(hidden.entities, np.int32), read_only(hidden.labels, np.int32), hidden.what == "pair")
     frequencies = neighbours.frequencies if method == "rare" else read_only(np.zeros(0), np.int64)
@@ -141,7 +138,7 @@ def sample(
     return EgoGraphs(both_offsets, both, first_labels, second_labels)
 
 
-def _offsets(counts: Numbers) -> Numbers:
+def _offsets(counts: Int64Array) -> Int64Array:
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets
@@ -157,10 +154,10 @@ def _start(key: tuple[int, int, int]) -> np.uint64:
 
 def _check(
     neighbours: Neighbours,
-    centres: Rows,
+    centres: Int32Array,
     limit: int,
     hidden: Hidden,
-    streams: Numbers,
+    streams: Int64Array,
     method: str,
     hops: int,
     second_limit: int,
@@ -204,7 +201,7 @@ def uniform(state: np.uint64, index: int) -> float:
 
 
 @numba.njit(nogil=True, cache=True)
-def place(offsets: Numbers, entities: Rows, labels: Rows, centre: int, entity: int, label: int) -> int:
+def place(offsets: Int64Array, entities: Int32Array, labels: Int32Array, centre: int, entity: int, label: int) -> int:
     """The first edge of the centre that is not below (entity, label)."""
     low, high = int(offsets[centre]), int(offsets[centre + 1])
     while low < high:
@@ -218,7 +215,7 @@ def place(offsets: Numbers, entities: Rows, labels: Rows, centre: int, entity: i
 
 @numba.njit(nogil=True, cache=True)
 def stretch(
-    offsets: Numbers, entities: Rows, labels: Rows, centre: int, entity: int, label: int, stop: int
+    offsets: Int64Array, entities: Int32Array, labels: Int32Array, centre: int, entity: int, label: int, stop: int
 ) -> tuple[int, int]:
     """Where the centre's edges to an entity with labels from `label` to below `stop` begin and how many they are."""
     begin = place(offsets, entities, labels, centre, entity, label)
@@ -230,7 +227,14 @@ def stretch(
 
 @numba.njit(nogil=True, cache=True)
 def cuts(
-    offsets: Numbers, entities: Rows, labels: Rows, relations: int, centre: int, entity: int, label: int, pair: bool
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
+    relations: int,
+    centre: int,
+    entity: int,
+    label: int,
+    pair: bool,
 ) -> tuple[int, int, int, int]:
     """The centre's hidden edges: begin and length of the first cut, then of the second."""
     end = offsets[centre + 1]
@@ -251,7 +255,14 @@ def cuts(
 
 @numba.njit(nogil=True, cache=True)
 def hidden_triples(
-    offsets: Numbers, entities: Rows, labels: Rows, relations: int, centre: int, entity: int, label: int, pair: bool
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
+    relations: int,
+    centre: int,
+    entity: int,
+    label: int,
+    pair: bool,
 ) -> tuple[int, int, int, int]:
     """Each hidden triple once: a stretch of the edges out of the centre, and one of those out of the hidden entity."""
     begin, length, second, second_length = 0, 0, 0, 0
@@ -265,7 +276,7 @@ def hidden_triples(
 
 
 @numba.njit(nogil=True, cache=True)
-def has(labels: Rows, begin: int, length: int, label: int) -> bool:
+def has(labels: Int32Array, begin: int, length: int, label: int) -> bool:
     """Whether a stretch of edges to one entity has a label."""
     low, high = begin, begin + length
     while low < high:
@@ -281,7 +292,7 @@ def has(labels: Rows, begin: int, length: int, label: int) -> bool:
 
 
 @numba.njit(nogil=True, cache=True)
-def mark_uniform(count: int, limit: int, state: np.uint64, marks: Words) -> None:
+def mark_uniform(count: int, limit: int, state: np.uint64, marks: UInt64Array) -> None:
     """Marks `limit` of `count` numbers, each set of them as likely (Floyd's algorithm)."""
     for last in range(count - limit, count):
         drawn = int(uniform(state, last) * (last + 1))
@@ -292,17 +303,17 @@ def mark_uniform(count: int, limit: int, state: np.uint64, marks: Words) -> None
 
 @numba.njit(nogil=True, cache=True)
 def mark_rare(
-    labels: Rows,
+    labels: Int32Array,
     relations: int,
-    frequencies: Numbers,
+    frequencies: Int64Array,
     secret: tuple[int, int, int, int],
     begin: int,
     cut: tuple[int, int, int, int],
     count: int,
     limit: int,
     state: np.uint64,
-    times: Times,
-    marks: Words,
+    times: Float64Array,
+    marks: UInt64Array,
 ) -> None:
     """Marks the `limit` of `count` visible edges that come first when each comes after an exponential time, of mean
     frequency: a draw without replacement with weights of 1 / frequency (Efraimidis and Spirakis, 2006)."""
@@ -346,18 +357,18 @@ def position(begin: int, cut: tuple[int, int, int, int], index: int) -> int:
 
 @numba.njit(nogil=True, cache=True)
 def draw(
-    labels: Rows,
+    labels: Int32Array,
     relations: int,
-    frequencies: Numbers,
+    frequencies: Int64Array,
     secret: tuple[int, int, int, int],
     begin: int,
     cut: tuple[int, int, int, int],
     count: int,
     limit: int,
     state: np.uint64,
-    times: Times,
-    marks: Words,
-    edges: Numbers,
+    times: Float64Array,
+    marks: UInt64Array,
+    edges: Int64Array,
 ) -> int:
     """Writes up to `limit` of a row's `count` visible edges in ascending order; returns how many."""
     if count <= limit:
@@ -387,15 +398,15 @@ def draw(
 
 @numba.njit(nogil=True, cache=True)
 def count_visible(
-    offsets: Numbers,
-    entities: Rows,
-    labels: Rows,
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
     relations: int,
-    centres: Rows,
-    hidden_entities: Rows,
-    hidden_labels: Rows,
+    centres: Int32Array,
+    hidden_entities: Int32Array,
+    hidden_labels: Int32Array,
     pair: bool,
-    visible: Numbers,
+    visible: Int64Array,
     start: int,
     stop: int,
 ) -> None:
@@ -408,22 +419,22 @@ def count_visible(
 
 @numba.njit(nogil=True, cache=True)
 def fill_first(
-    offsets: Numbers,
-    entities: Rows,
-    labels: Rows,
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
     relations: int,
-    frequencies: Numbers,
-    centres: Rows,
-    hidden_entities: Rows,
-    hidden_labels: Rows,
+    frequencies: Int64Array,
+    centres: Int32Array,
+    hidden_entities: Int32Array,
+    hidden_labels: Int32Array,
     pair: bool,
     start_of_all: np.uint64,
-    streams: Words,
+    streams: UInt64Array,
     limit: int,
-    visible: Numbers,
-    ego_offsets: Numbers,
-    ego_neighbours: Rows,
-    ego_labels: Rows,
+    visible: Int64Array,
+    ego_offsets: Int64Array,
+    ego_neighbours: Int32Array,
+    ego_labels: Int32Array,
     start: int,
     stop: int,
 ) -> None:
@@ -463,14 +474,14 @@ def fill_first(
 
 @numba.njit(nogil=True, cache=True)
 def count_second(
-    offsets: Numbers,
-    entities: Rows,
-    labels: Rows,
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
     relations: int,
-    centres: Rows,
-    first_offsets: Numbers,
-    first: Rows,
-    seen: Numbers,
+    centres: Int32Array,
+    first_offsets: Int64Array,
+    first: Int32Array,
+    seen: Int64Array,
     start: int,
     stop: int,
 ) -> None:
@@ -490,26 +501,26 @@ def count_second(
 
 @numba.njit(nogil=True, cache=True)
 def fill_second(
-    offsets: Numbers,
-    entities: Rows,
-    labels: Rows,
+    offsets: Int64Array,
+    entities: Int32Array,
+    labels: Int32Array,
     relations: int,
-    frequencies: Numbers,
-    centres: Rows,
-    hidden_entities: Rows,
-    hidden_labels: Rows,
+    frequencies: Int64Array,
+    centres: Int32Array,
+    hidden_entities: Int32Array,
+    hidden_labels: Int32Array,
     pair: bool,
     start_of_all: np.uint64,
-    streams: Words,
+    streams: UInt64Array,
     limit: int,
-    first_offsets: Numbers,
-    first: Rows,
-    first_labels: Rows,
-    seen: Numbers,
-    ego_offsets: Numbers,
-    ego_neighbours: Rows,
-    ego_labels: Rows,
-    ego_second_labels: Rows,
+    first_offsets: Int64Array,
+    first: Int32Array,
+    first_labels: Int32Array,
+    seen: Int64Array,
+    ego_offsets: Int64Array,
+    ego_neighbours: Int32Array,
+    ego_labels: Int32Array,
+    ego_second_labels: Int32Array,
     start: int,
     stop: int,
 ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.signature import Signature
+from fnftg.ego.label_histogram import LabelHistogram
 from fnftg.ego.swiglu import SwiGLU
 from fnftg.errors import FnftgError
 from fnftg.kernels.segments import attend
@@ -29,7 +29,7 @@ class GraphTransformerConfig:
         relations: r_ij: edges modulate the attention by their label's text.
         segments: s[CENTRE] and s[NEIGHBOUR] are added to the inputs.
         modulated_values: beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are.
-        signature: beyond the paper: the centre knows how many edges of each label it has (see ego/signature.py).
+        label_histogram: beyond the paper: the centre knows how many edges of each label it has (see ego/label_histogram.py).
         feed_forward: width of the SwiGLU layer as a multiple of d.
         dropout: after the attention and after the feed-forward layer.
     """
@@ -39,7 +39,7 @@ class GraphTransformerConfig:
     relations: bool = True
     segments: bool = True
     modulated_values: bool = False
-    signature: bool = False
+    label_histogram: bool = False
     feed_forward: float = 8 / 3
     dropout: float = 0.0
 
@@ -53,18 +53,18 @@ class GraphTransformerConfig:
 
 
 @dataclass(frozen=True)
-class Edges:
+class EgoEdges:
     """Ego-graphs over distinct nodes and labels: the edges of centre i stand at offsets[i] to offsets[i + 1]."""
 
     offsets: Tensor  # (centres + 1,)
     nodes: Tensor  # (edges,): rows of the distinct neighbours' vectors
     labels: Tensor  # (edges,): rows of the distinct labels' vectors
 
-    def repeated(self, times: int) -> Edges:
+    def repeated(self, times: int) -> EgoEdges:
         """The same ego-graphs for further centres: once more for each."""
         count = len(self.nodes)
         starts = [self.offsets[:-1] + count * turn for turn in range(times)]
-        return Edges(
+        return EgoEdges(
             torch.cat([*starts, self.offsets[-1:] * times]), self.nodes.repeat(times), self.labels.repeat(times)
         )
 
@@ -85,21 +85,21 @@ class GraphTransformer(nn.Module):
         else:
             self.centre.requires_grad_(False)
             self.neighbour.requires_grad_(False)
-        self.signature = Signature(width) if config.signature else None
+        self.label_histogram = LabelHistogram(width) if config.label_histogram else None
         self.layers = nn.ModuleList(GraphLayer(width, config) for _ in range(config.layers))
 
-    def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> Tensor:
+    def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
         centres, nodes = centres + self.centre, nodes + self.neighbour
-        if self.signature is not None:
-            centres = centres + self.signature(labels, edges.offsets, edges.labels)
+        if self.label_histogram is not None:
+            centres = centres + self.label_histogram(labels, edges.offsets, edges.labels)
         *full, last = (layer for layer in self.layers if isinstance(layer, GraphLayer))
         if full:
             neighbours = nodes[edges.nodes]  # (edges, d): from the second layer on they differ by ego-graph
             for layer in full:
                 centres, neighbours = layer.whole(centres, neighbours, labels, edges)
             nodes = neighbours
-            edges = Edges(edges.offsets, torch.arange(len(nodes), device=nodes.device), edges.labels)
+            edges = EgoEdges(edges.offsets, torch.arange(len(nodes), device=nodes.device), edges.labels)
         read: Tensor = last(centres, nodes, labels, edges)
         return read
 
@@ -124,7 +124,7 @@ class GraphLayer(nn.Module):
         self.feed_forward = SwiGLU(width, round(width * config.feed_forward))
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> Tensor:
+    def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """The centres' rows of the layer: (n, d)."""
         own = self.before_attention(centres)  # (n, d)
         others = self.before_attention(nodes)  # (m, d)
@@ -136,7 +136,7 @@ class GraphLayer(nn.Module):
         attended = attend(self.split(self.query(own)), self.split(keys), self.split(values), offsets).flatten(1)
         return self.after_attention(centres, attended)
 
-    def whole(self, centres: Tensor, neighbours: Tensor, labels: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
+    def whole(self, centres: Tensor, neighbours: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
         """The layer for every node of every ego-graph, quadratic and padded: centres (n, d), neighbours (edges, d)."""
         counts = edges.offsets.diff()
         positions = torch.arange(len(neighbours), device=counts.device) - torch.repeat_interleave(
@@ -192,7 +192,7 @@ class GraphLayer(nn.Module):
         return x.view(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
 
 
-def modulated(rows: Tensor, factors: Tensor | None, edges: Edges) -> Tensor:
+def modulated(rows: Tensor, factors: Tensor | None, edges: EgoEdges) -> Tensor:
     """The rows of each edge's neighbour, times the factors of its label: (edges, d)."""
     gathered = rows.index_select(0, edges.nodes)
     return gathered if factors is None else gathered * factors.index_select(0, edges.labels)

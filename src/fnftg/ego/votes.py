@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from fnftg.ego.answers import Numbers, Rows
+from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.kernels.tally import tally
-from fnftg.text.lookalikes import NOBODY, Lookalikes
-
-Floats = npt.NDArray[np.float32]
+from fnftg.text.nearest_texts import NOBODY, TextKNN
 
 COLUMNS = ("entities", "near", "nearer", "kinship", "mentioned", "alike", "usual")
 More = Literal["kinship", "mentioned", "alike", "usual"]  # what other things than votes say
@@ -30,24 +27,24 @@ class Answers(Protocol):
     @property
     def entities(self) -> int: ...
 
-    def __call__(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]: ...
+    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]: ...
 
 
 @dataclass(frozen=True)
 class Votes:
     """What the lookalikes of asked entities answer: to query i at offsets[i] to offsets[i + 1], most votes first."""
 
-    offsets: Numbers  # (q + 1,)
-    entities: Rows  # (e,)
-    near: Floats  # (e,): the sum of similarity⁴ over the lookalikes that have this answer
-    nearer: Floats  # (e,): of similarity¹⁶, which few of them count for
-    kinship: Floats  # (e,): of the edges that lead to it already (see parallels.py)
-    mentioned: Floats  # (e,): how much it says that one of the two texts names the other entity (see naming.py)
-    alike: Floats  # (e,): how much it looks like other answers of the asked entity (see precedents.py)
-    usual: Floats  # (e,): how often others answer with it
+    offsets: Int64Array  # (q + 1,)
+    entities: Int32Array  # (e,)
+    near: Float32Array  # (e,): the sum of similarity⁴ over the lookalikes that have this answer
+    nearer: Float32Array  # (e,): of similarity¹⁶, which few of them count for
+    kinship: Float32Array  # (e,): of the edges that lead to it already (see parallels.py)
+    mentioned: Float32Array  # (e,): how much it says that one of the two texts names the other entity (see naming.py)
+    alike: Float32Array  # (e,): how much it looks like other answers of the asked entity (see precedents.py)
+    usual: Float32Array  # (e,): how often others answer with it
 
     @classmethod
-    def of(cls, lookalikes: Lookalikes, answers: Answers, centres: Rows, labels: Rows, limit: int) -> Votes:
+    def of(cls, lookalikes: TextKNN, answers: Answers, centres: Int32Array, labels: Int32Array, limit: int) -> Votes:
         """Of the queries (centre, label, ·), (q,), by what is known of others; up to `limit` answers for each."""
         rows, cosines = lookalikes(centres)  # (q, k) each
         query, place = np.nonzero(rows != NOBODY)
@@ -64,7 +61,7 @@ class Votes:
         nothing = np.zeros(0, np.float32)
         return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), *6 * [nothing])
 
-    def beside(self, column: More, offsets: Numbers, entities: Rows, mass: Floats) -> Votes:
+    def beside(self, column: More, offsets: Int64Array, entities: Int32Array, mass: Float32Array) -> Votes:
         """With what else speaks for some entities, ragged like the votes; those without votes are last."""
         size = int(max(self.entities.max(initial=0), entities.max(initial=0))) + 1
         query, other_query = self.queries, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -86,7 +83,7 @@ class Votes:
         return replace(self, **nothing)
 
     @property
-    def queries(self) -> Numbers:
+    def queries(self) -> Int64Array:
         """(e,)"""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 

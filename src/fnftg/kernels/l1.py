@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from fnftg.kernels.loops import LANES, Floats, add_gradients, fill_distances
+from fnftg.arrays import AnyArray, Float32Array
+from fnftg.kernels.loops import LANES, add_gradients, fill_distances
 from fnftg.kernels.threads import in_parallel
 
 CHUNK = 1 << 24  # differences that plain torch holds at a time: 64 MB
@@ -53,7 +53,7 @@ def compiled(queries: Tensor, candidates: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype == torch.float32 for x in (queries, candidates))
 
 
-def rows_of_lanes(rows: npt.NDArray[Any]) -> Floats:
+def rows_of_lanes(rows: AnyArray) -> Float32Array:
     """The rows as the loops need them: C-contiguous float32, width filled up with zeros to a multiple of the lanes.
     Copied only where they are not so already. Read-only, since numba would compile each loop again for each mixture."""
     width = rows.shape[1]
@@ -66,7 +66,7 @@ def rows_of_lanes(rows: npt.NDArray[Any]) -> Floats:
     return ready
 
 
-def distances(queries: npt.NDArray[Any], candidates: npt.NDArray[Any]) -> Floats:
+def distances(queries: AnyArray, candidates: AnyArray) -> Float32Array:
     """The distances as (q, n); the longer of the two sides is shared among the threads."""
     left, right = rows_of_lanes(queries), rows_of_lanes(candidates)
     result = np.empty((len(left), len(right)), np.float32)
@@ -98,7 +98,7 @@ def gradients(queries: Tensor, candidates: Tensor, upstream: Tensor) -> tuple[Te
     return _rows(of_left, queries), _rows(of_right, candidates)
 
 
-def _slices(rows: Tensor) -> Floats:
+def _slices(rows: Tensor) -> Float32Array:
     """Eight dimensions of all rows side by side: (d / 8, rows, 8)."""
     ready = rows_of_lanes(rows.numpy())
     slices = np.ascontiguousarray(ready.reshape(len(ready), ready.shape[1] // LANES, LANES).swapaxes(0, 1))
@@ -106,7 +106,7 @@ def _slices(rows: Tensor) -> Floats:
     return slices
 
 
-def _rows(slices: Floats, like: Tensor) -> Tensor:
+def _rows(slices: Float32Array, like: Tensor) -> Tensor:
     """Undoes _slices."""
     rows = slices.swapaxes(0, 1).reshape(like.shape[0], len(slices) * LANES)
     return torch.from_numpy(np.ascontiguousarray(rows[:, : like.shape[1]]))

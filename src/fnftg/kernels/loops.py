@@ -14,13 +14,11 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
+from fnftg.arrays import Float32Array, Int64Array
 
 LANES = 8  # of one AVX register, or of two NEON registers
 QUERIES = 128  # rows that stay in the second-level cache while the candidates pass
@@ -206,7 +204,7 @@ lanes_in_doubt = _lanes_that(lambda builder, vector, bound: builder.fcmp_unorder
 
 
 @numba.njit(nogil=True, cache=True)
-def distance(queries: Floats, query: int, candidates: Floats, candidate: int) -> np.float32:
+def distance(queries: Float32Array, query: int, candidates: Float32Array, candidate: int) -> np.float32:
     total = splat(np.float32(0))
     for k in range(0, queries.shape[1], LANES):
         total = add_gap(total, load(queries, query, k), load(candidates, candidate, k))
@@ -214,7 +212,7 @@ def distance(queries: Floats, query: int, candidates: Floats, candidate: int) ->
 
 
 @numba.njit(nogil=True, cache=True)
-def eight_distances(queries: Floats, query: int, candidates: Floats, first: int) -> Any:
+def eight_distances(queries: Float32Array, query: int, candidates: Float32Array, first: int) -> Any:
     """The distances of a query to candidates first … first + 7: eight sums in registers, the query read once."""
     a = b = c = d = e = f = g = h = splat(np.float32(0))
     for k in range(0, queries.shape[1], LANES):
@@ -232,7 +230,13 @@ def eight_distances(queries: Floats, query: int, candidates: Floats, first: int)
 
 @numba.njit(nogil=True, cache=True)
 def fill_distances(
-    queries: Floats, candidates: Floats, distances: Floats, first: int, last: int, start: int, stop: int
+    queries: Float32Array,
+    candidates: Float32Array,
+    distances: Float32Array,
+    first: int,
+    last: int,
+    start: int,
+    stop: int,
 ) -> None:
     """Fills distances[first:last, start:stop] of (q, n)."""
     eights = start + (stop - start) // LANES * LANES
@@ -248,7 +252,13 @@ def fill_distances(
 
 @numba.njit(nogil=True, cache=True)
 def fill_pairs(
-    queries: Floats, candidates: Floats, rows: Numbers, others: Numbers, distances: Floats, start: int, stop: int
+    queries: Float32Array,
+    candidates: Float32Array,
+    rows: Int64Array,
+    others: Int64Array,
+    distances: Float32Array,
+    start: int,
+    stop: int,
 ) -> None:
     """Fills distances[start:stop], that of pair p being between queries[rows[p]] and candidates[others[p]]."""
     for pair in range(start, stop):
@@ -257,7 +267,13 @@ def fill_pairs(
 
 @numba.njit(nogil=True, cache=True)
 def count_distances(
-    queries: Floats, candidates: Floats, bounds: Floats, below: Numbers, equal: Numbers, start: int, stop: int
+    queries: Float32Array,
+    candidates: Float32Array,
+    bounds: Float32Array,
+    below: Int64Array,
+    equal: Int64Array,
+    start: int,
+    stop: int,
 ) -> None:
     """Adds to below[i] and equal[i] how many of candidates[start:stop] are nearer to, or as far from, query i as
     bounds[i]; a NaN is neither."""
@@ -277,7 +293,9 @@ def count_distances(
 
 
 @numba.njit(nogil=True, cache=True)
-def keep_nearest(queries: Floats, candidates: Floats, heaps: Numbers, row: int, start: int, stop: int) -> None:
+def keep_nearest(
+    queries: Float32Array, candidates: Float32Array, heaps: Int64Array, row: int, start: int, stop: int
+) -> None:
     """Keeps in heaps[i] the k least keys that query i has met, the greatest of them at the root. The key of a candidate
     is its distance's bits, then its row (that in `candidates` plus `row`): keys sort by distance, NaN last, then row.
     To be called with rising rows: of equally far candidates the later one never enters."""
@@ -304,7 +322,7 @@ def keep_nearest(queries: Floats, candidates: Floats, heaps: Numbers, row: int, 
 
 
 @numba.njit(nogil=True, cache=True)
-def replace_root(heap: Numbers, key: np.int64) -> None:
+def replace_root(heap: Int64Array, key: np.int64) -> None:
     place = 0
     while 2 * place + 1 < len(heap):
         child = 2 * place + 1
@@ -322,11 +340,11 @@ def replace_root(heap: Numbers, key: np.int64) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def add_gradients(
-    queries: Floats,
-    candidates: Floats,
-    upstream: Floats,
-    of_queries: Floats,
-    of_candidates: Floats,
+    queries: Float32Array,
+    candidates: Float32Array,
+    upstream: Float32Array,
+    of_queries: Float32Array,
+    of_candidates: Float32Array,
     start: int,
     stop: int,
 ) -> None:
@@ -347,7 +365,14 @@ def add_gradients(
 
 @numba.njit(nogil=True, cache=True)
 def add_four_rows(
-    queries: Floats, candidates: Floats, upstream: Floats, of_q: Floats, of_c: Floats, i: int, first: int, last: int
+    queries: Float32Array,
+    candidates: Float32Array,
+    upstream: Float32Array,
+    of_q: Float32Array,
+    of_c: Float32Array,
+    i: int,
+    first: int,
+    last: int,
 ) -> None:
     q0, q1, q2, q3 = load(queries, i, 0), load(queries, i + 1, 0), load(queries, i + 2, 0), load(queries, i + 3, 0)
     t0, t1, t2, t3 = load(of_q, i, 0), load(of_q, i + 1, 0), load(of_q, i + 2, 0), load(of_q, i + 3, 0)
@@ -369,7 +394,14 @@ def add_four_rows(
 
 @numba.njit(nogil=True, cache=True)
 def add_one_row(
-    queries: Floats, candidates: Floats, upstream: Floats, of_q: Floats, of_c: Floats, i: int, first: int, last: int
+    queries: Float32Array,
+    candidates: Float32Array,
+    upstream: Float32Array,
+    of_q: Float32Array,
+    of_c: Float32Array,
+    i: int,
+    first: int,
+    last: int,
 ) -> None:
     q, total_q = load(queries, i, 0), load(of_q, i, 0)
     for j in range(first, last):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+from fnftg.arrays import Int64Array
 
 
-def ranges(starts: Numbers, counts: Numbers) -> Numbers:
+def ranges(starts: Int64Array, counts: Int64Array) -> Int64Array:
     """starts[0], starts[0] + 1, …: so many places from each start on, one range after the other."""
     ends = np.cumsum(counts)
     return np.asarray(np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts))

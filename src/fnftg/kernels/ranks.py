@@ -14,19 +14,21 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fnftg.arrays import AnyArray, Float32Array, Int64Array, IntArray
 from fnftg.kernels.l1 import rows_of_lanes
-from fnftg.kernels.loops import LANES, NO_KEY, Floats, Numbers, count_distances, fill_pairs, keep_nearest
+from fnftg.kernels.loops import LANES, NO_KEY, count_distances, fill_pairs, keep_nearest
 from fnftg.kernels.threads import LEAST_WORK, in_parallel
 
-Rows = npt.NDArray[Any] | Tensor
+Rows = AnyArray | Tensor
 MEMORY = 1 << 28  # bytes of candidates that are held at a time
 
 
-def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY) -> tuple[Numbers, Numbers]:
+def count_ranks(
+    queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY
+) -> tuple[Int64Array, Int64Array]:
     """For each query, how many candidates are nearer than its true answer, and how many exactly as far: (q,), (q,).
 
     All candidates count, the true answer included where it is one of them; subtract `count_known` for filtered ranks.
@@ -36,7 +38,7 @@ def count_ranks(queries: Rows, candidates: Rows, true_distances: Rows, memory: i
     better, equal = np.zeros(len(asked), np.int64), np.zeros(len(asked), np.int64)
     adding = Lock()
 
-    def count(first: int, block: Floats) -> None:
+    def count(first: int, block: Float32Array) -> None:
         def some_candidates(start: int, stop: int) -> None:
             below, same = np.zeros_like(better), np.zeros_like(equal)
             count_distances(asked, block, bounds, below, same, start, stop)
@@ -55,10 +57,10 @@ def count_known(
     queries: Rows,
     candidates: Rows,
     true_distances: Rows,
-    offsets: Numbers,
-    known: npt.NDArray[np.integer[Any]],
+    offsets: Int64Array,
+    known: IntArray,
     memory: int = MEMORY,
-) -> tuple[Numbers, Numbers]:
+) -> tuple[Int64Array, Int64Array]:
     """What `count_ranks` counted among the candidates that are known answers: those of query i are the rows
     known[offsets[i] : offsets[i + 1]]."""
     bounds = _bounds(true_distances, len(queries))  # (q,)
@@ -71,10 +73,10 @@ def count_known(
 def l1_pairs(
     queries: Rows,
     candidates: Rows,
-    query_rows: npt.NDArray[np.integer[Any]],
-    candidate_rows: npt.NDArray[np.integer[Any]],
+    query_rows: IntArray,
+    candidate_rows: IntArray,
     memory: int = MEMORY,
-) -> Floats:
+) -> Float32Array:
     """‖queries[query_rows[p]] - candidates[candidate_rows[p]]‖₁ as (pairs,), bit by bit what the other functions
     compute for the same two vectors."""
     asked, found = _ready(queries, candidates)
@@ -83,7 +85,7 @@ def l1_pairs(
         raise ValueError(f"Pairs need as many query rows as candidate rows, not {len(rows):,} and {len(others):,}.")
     distances = np.empty(len(rows), np.float32)
 
-    def fill(block: Floats, own: Numbers, other: Numbers, result: Floats) -> None:
+    def fill(block: Float32Array, own: Int64Array, other: Int64Array, result: Float32Array) -> None:
         in_parallel(
             lambda start, stop: fill_pairs(asked, block, own, other, result, start, stop), len(own), 4 * asked.shape[1]
         )
@@ -114,7 +116,7 @@ def l1_pairs(
     return distances
 
 
-def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tuple[Floats, Numbers]:
+def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tuple[Float32Array, Int64Array]:
     """The distances of the k nearest candidates of each query and their rows, (q, k) each: nearest first, equally far
     ones by row, NaN last. Where there are fewer than k candidates, all of them."""
     asked, found = _ready(queries, candidates)
@@ -129,7 +131,7 @@ def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tupl
     parts = max(1, min(torch.get_num_threads(), -(-work // LEAST_WORK), len(found)))
     heaps = np.full((parts, len(asked), k), NO_KEY, np.int64)  # one part of each block belongs to one heap
 
-    def keep(first: int, block: Floats) -> None:
+    def keep(first: int, block: Float32Array) -> None:
         edges = np.arange(parts + 1) * len(block) // parts
 
         def some_parts(start: int, stop: int) -> None:
@@ -143,7 +145,7 @@ def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tupl
     return (keys >> 32).astype(np.int32).view(np.float32), keys & 0xFFFFFFFF
 
 
-def _ready(queries: Rows, candidates: Rows) -> tuple[Floats, npt.NDArray[Any]]:
+def _ready(queries: Rows, candidates: Rows) -> tuple[Float32Array, AnyArray]:
     """The queries as the compiled loops need them, and the candidates as they are: blocks of them follow later."""
     asked, found = _array(queries), _array(candidates)
     if asked.ndim != 2 or found.ndim != 2 or asked.shape[1] != found.shape[1]:
@@ -153,13 +155,13 @@ def _ready(queries: Rows, candidates: Rows) -> tuple[Floats, npt.NDArray[Any]]:
     return rows_of_lanes(asked), found
 
 
-def _array(rows: Rows) -> npt.NDArray[Any]:
+def _array(rows: Rows) -> AnyArray:
     if not isinstance(rows, Tensor):
         return rows
     return rows.detach().to("cpu", torch.promote_types(rows.dtype, torch.float32)).numpy()
 
 
-def _bounds(true_distances: Rows, queries: int) -> Floats:
+def _bounds(true_distances: Rows, queries: int) -> Float32Array:
     bounds = np.array(_array(true_distances), np.float32)
     if bounds.shape != (queries,):
         raise ValueError(f"{queries:,} queries need as many true distances, not {bounds.shape}.")
@@ -167,7 +169,7 @@ def _bounds(true_distances: Rows, queries: int) -> Floats:
     return bounds
 
 
-def _row_numbers(rows: npt.NDArray[np.integer[Any]], size: int) -> Numbers:
+def _row_numbers(rows: IntArray, size: int) -> Int64Array:
     """The rows as int64, all below `size`: the compiled loops do not look."""
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
         raise IndexError(f"Rows {int(rows.min()):,} to {int(rows.max()):,} are not all among the {size:,} there are.")
@@ -176,7 +178,7 @@ def _row_numbers(rows: npt.NDArray[np.integer[Any]], size: int) -> Numbers:
     return numbers
 
 
-def _in_blocks(visit: Callable[[int, Floats], None], candidates: npt.NDArray[Any], memory: int) -> None:
+def _in_blocks(visit: Callable[[int, Float32Array], None], candidates: AnyArray, memory: int) -> None:
     """Calls visit(first row, block) on one block of the candidates after the other, none above `memory` bytes."""
     step = _rows_within(memory, candidates)
     for first in range(0, len(candidates), step):
@@ -185,13 +187,13 @@ def _in_blocks(visit: Callable[[int, Floats], None], candidates: npt.NDArray[Any
         _forget(block)
 
 
-def _rows_within(memory: int, candidates: npt.NDArray[Any]) -> int:
+def _rows_within(memory: int, candidates: AnyArray) -> int:
     """How many candidates fit, once their width is filled up; at least one."""
     width: int = -(-candidates.shape[1] // LANES) * LANES
     return max(memory // (4 * max(width, 1)), 1)
 
 
-def _forget(block: npt.NDArray[Any]) -> None:
+def _forget(block: AnyArray) -> None:
     """Lets go of the pages of a read-only file mapping; they would stay resident beyond the memory that was granted."""
     pages = _mapping(block)
     if pages is None:
@@ -202,7 +204,7 @@ def _forget(block: npt.NDArray[Any]) -> None:
         pages.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def _mapping(block: npt.NDArray[Any]) -> mmap.mmap | None:
+def _mapping(block: AnyArray) -> mmap.mmap | None:
     """The read-only file mapping that an array looks into, if it does and pages can be let go of here."""
     mapped: Any = block
     while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):

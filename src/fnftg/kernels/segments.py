@@ -13,15 +13,12 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from fnftg.arrays import AnyArray, Float32Array, Int64Array
 from fnftg.kernels.threads import in_parallel
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
 
 EXP_COST = 30  # of one exponential, in operations
 ANY_ORDER = {"reassoc", "contract"}  # lets dot products use all lanes, and leaves NaN and infinity alone
@@ -168,15 +165,15 @@ def _compiled(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype == torch.float32 for x in tensors)
 
 
-def _array(tensor: Tensor) -> npt.NDArray[Any]:
+def _array(tensor: Tensor) -> AnyArray:
     return tensor.detach().contiguous().numpy()
 
 
-def _matrix(tensor: Tensor) -> Floats:
+def _matrix(tensor: Tensor) -> Float32Array:
     return _array(tensor).reshape(len(tensor), math.prod(tensor.shape[1:]))
 
 
-def _share(tensor: Tensor, offsets: Numbers | Tensor) -> int:
+def _share(tensor: Tensor, offsets: Int64Array | Tensor) -> int:
     """How many numbers of a tensor over the edges belong to a segment, on average."""
     return -(-tensor.numel() // max(len(offsets) - 1, 1))
 
@@ -192,7 +189,7 @@ def _check(offsets: Tensor, values: Tensor) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def fill_sums(values: Floats, offsets: Numbers, sums: Floats, start: int, stop: int) -> None:
+def fill_sums(values: Float32Array, offsets: Int64Array, sums: Float32Array, start: int, stop: int) -> None:
     """Adds to sums[start:stop] of (segments, d) the values (edges, d)."""
     for segment in range(start, stop):
         total = sums[segment]
@@ -203,7 +200,7 @@ def fill_sums(values: Floats, offsets: Numbers, sums: Floats, start: int, stop: 
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def fill_softmax(scores: Floats, offsets: Numbers, weights: Floats, start: int, stop: int) -> None:
+def fill_softmax(scores: Float32Array, offsets: Int64Array, weights: Float32Array, start: int, stop: int) -> None:
     """Fills the weights (edges, heads) of segments start … stop - 1; `weights` may be `scores`."""
     for segment in range(start, stop):
         first, last = offsets[segment], offsets[segment + 1]
@@ -221,7 +218,7 @@ def fill_softmax(scores: Floats, offsets: Numbers, weights: Floats, start: int, 
 
 
 @numba.njit(nogil=True, cache=True, fastmath=ANY_ORDER)
-def dot(left: Floats, right: Floats) -> np.float32:
+def dot(left: Float32Array, right: Float32Array) -> np.float32:
     total = np.float32(0)
     for k in range(len(left)):
         total += left[k] * right[k]
@@ -230,12 +227,12 @@ def dot(left: Floats, right: Floats) -> np.float32:
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def fill_attention(
-    query: Floats,
-    keys: Floats,
-    values: Floats,
-    offsets: Numbers,
-    weights: Floats,
-    result: Floats,
+    query: Float32Array,
+    keys: Float32Array,
+    values: Float32Array,
+    offsets: Int64Array,
+    weights: Float32Array,
+    result: Float32Array,
     start: int,
     stop: int,
 ) -> None:
@@ -256,15 +253,15 @@ def fill_attention(
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def fill_attention_gradients(
-    query: Floats,
-    keys: Floats,
-    values: Floats,
-    weights: Floats,
-    upstream: Floats,
-    offsets: Numbers,
-    of_query: Floats,
-    of_keys: Floats,
-    of_values: Floats,
+    query: Float32Array,
+    keys: Float32Array,
+    values: Float32Array,
+    weights: Float32Array,
+    upstream: Float32Array,
+    offsets: Int64Array,
+    of_query: Float32Array,
+    of_keys: Float32Array,
+    of_values: Float32Array,
     start: int,
     stop: int,
 ) -> None:

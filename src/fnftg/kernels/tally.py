@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.kernels.threads import in_parallel
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 COST = 20  # of one vote, in operations
 
 
 def tally(
-    offsets: Numbers, named: Rows, weights: Floats, powers: tuple[int, int], size: int, limit: int
-) -> tuple[Numbers, Rows, Floats, Floats]:
+    offsets: Int64Array, named: Int32Array, weights: Float32Array, powers: tuple[int, int], size: int, limit: int
+) -> tuple[Int64Array, Int32Array, Float32Array, Float32Array]:
     """Query i (of q) names the candidates named[offsets[i] : offsets[i + 1]], below `size`, each with a weight (e,).
 
     Offsets (q + 1,) of up to `limit` candidates of each query, the candidates, and the sums of both powers of their

@@ -11,15 +11,16 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from fnftg.arrays import Int32Array
 from fnftg.kg.blocks import split_rank
 from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.kg.statistics import Entities, entities_of
+from fnftg.kg.statistics import entities_of
 
 TRIPLE = ["head", "relation", "tail"]
-Visible = Literal["own-split", "cumulative"]
+GraphContext = Literal["own-split", "cumulative"]
 
 
-def audit(graph: KnowledgeGraph, visible: Visible = "cumulative") -> dict[str, Any]:
+def audit(graph: KnowledgeGraph, visible: GraphContext = "cumulative") -> dict[str, Any]:
     """The audit of each split against the visible triples: its own, or also those of all splits before it."""
     ordered = sorted(graph.splits, key=split_rank)
     train = entities_of(graph.triples("train"))
@@ -33,7 +34,7 @@ def audit(graph: KnowledgeGraph, visible: Visible = "cumulative") -> dict[str, A
 
 
 def audit_split(
-    graph: KnowledgeGraph, split: str, visible: Triples, candidates: Entities, train: Entities
+    graph: KnowledgeGraph, split: str, visible: Triples, candidates: Int32Array, train: Int32Array
 ) -> dict[str, Any]:
     triples = graph.splits[split]
     facts = given_away(triples, visible)

@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_rank
 from fnftg.kg.readable import readable
-from fnftg.kg.rows import Keys, Rows, RowTable, byte_order, gather, untidy, without_repeats
+from fnftg.kg.rows import RowTable, byte_order, gather, untidy, without_repeats
 from fnftg.kg.store import KINDS, seal, write_array, write_strings
-from fnftg.kg.strings import Bytes, Offsets, Strings, as_series
+from fnftg.kg.strings import Strings, as_series
 
 GATHERED_BYTES = 1 << 24  # how much text is put in order at a time
 
@@ -38,13 +38,13 @@ class IdPool:
     def keys(self, ids: pl.Series) -> pl.Series:
         return ids.hash(2 * self.seed)
 
-    def hashes(self, *columns: pl.Series) -> tuple[Keys, Keys]:
+    def hashes(self, *columns: pl.Series) -> tuple[UInt64Array, UInt64Array]:
         """Keys and checks of the ids, line by line."""
         keys = [self.keys(ids).to_numpy() for ids in columns]
         checks = [ids.hash(2 * self.seed + 1).to_numpy() for ids in columns]
         return np.stack(keys, axis=1).reshape(-1), np.stack(checks, axis=1).reshape(-1)
 
-    def add(self, place: str, *columns: pl.Series) -> Rows:
+    def add(self, place: str, *columns: pl.Series) -> Int32Array:
         """The row of each id, (lines, columns); ids that are new get the next rows, line by line."""
         rows, first = self.table.add(*self.hashes(*columns))
         if len(first):
@@ -65,9 +65,9 @@ class TextSpill:
         self.path = path
         self.path.touch()
         self.end = 0
-        self.index: list[tuple[Keys, Keys, Offsets, Offsets]] = []  # key, check, start, size
+        self.index: list[tuple[UInt64Array, UInt64Array, Int64Array, Int64Array]] = []  # key, check, start, size
 
-    def add(self, keys: Keys, checks: Keys, texts: pl.Series) -> None:
+    def add(self, keys: UInt64Array, checks: UInt64Array, texts: pl.Series) -> None:
         """Keeps the texts that are not empty, on one line each: runs of white space become one space."""
         lines, offsets = lines_of(texts)
         to_tidy = untidy(lines, offsets)
@@ -78,14 +78,14 @@ class TextSpill:
         present = sizes > 0
         self.index.append((keys[present], checks[present], self.write(lines) + offsets[:-1][present], sizes[present]))
 
-    def write(self, lines: Bytes) -> int:
+    def write(self, lines: UInt8Array) -> int:
         """Appends lines; returns where they start."""
         with open(self.path, "ab") as file:
             file.write(lines.data)
         self.end += len(lines)
         return self.end - len(lines)
 
-    def places(self, table: RowTable) -> tuple[Offsets, Offsets, int, int]:
+    def places(self, table: RowTable) -> tuple[Int64Array, Int64Array, int, int]:
         """Start and size of each row's first text (size 0: none), how many came later, and how many have no row."""
         starts, sizes = np.zeros(table.size, np.int64), np.zeros(table.size, np.int64)
         later, others = 0, RowTable()
@@ -110,7 +110,7 @@ class GraphBuilder:
         self.text_pools = {kind: IdPool(hash_seed) for kind in KINDS}  # ids that have a text
         self.texts = {kind: TextSpill(folder / f"{kind}.texts.spill") for kind in KINDS}
         self.names = TextSpill(folder / "entities.names.spill")
-        self.triples: dict[str, list[Rows]] = {}  # per split
+        self.triples: dict[str, list[Int32Array]] = {}  # per split
 
     def add(self, block: Block) -> None:
         if isinstance(block, TripleBlock):
@@ -198,12 +198,12 @@ class GraphBuilder:
         else:
             self.names.path.unlink()
 
-    def _write_gathered(self, name: str, spill: Path, starts: Offsets, sizes: Offsets) -> None:
+    def _write_gathered(self, name: str, spill: Path, starts: Int64Array, sizes: Int64Array) -> None:
         write_strings(self.folder, name, gathered_lines(spill, starts, sizes))
         spill.unlink()
 
 
-def lines_of(strings: pl.Series) -> tuple[Bytes, Offsets]:
+def lines_of(strings: pl.Series) -> tuple[UInt8Array, Int64Array]:
     """The strings as lines, and where each starts; nulls are empty."""
     buffer = io.BytesIO()
     strings.to_frame("lines").write_csv(buffer, include_header=False, quote_style="never")
@@ -211,7 +211,7 @@ def lines_of(strings: pl.Series) -> tuple[Bytes, Offsets]:
     return np.frombuffer(buffer.getbuffer(), np.uint8), np.append(0, np.cumsum(sizes + np.int64(1)))
 
 
-def id_lines(ids: pl.Series, place: str) -> tuple[Bytes, Offsets]:
+def id_lines(ids: pl.Series, place: str) -> tuple[UInt8Array, Int64Array]:
     """Ids as lines; they must be one line that is not blank: otherwise no text format could hold them."""
     lines, offsets = lines_of(ids)
     data = lines.tobytes()
@@ -226,7 +226,7 @@ def id_lines(ids: pl.Series, place: str) -> tuple[Bytes, Offsets]:
     return lines, offsets
 
 
-def gathered_lines(spill: Path, starts: Offsets, sizes: Offsets) -> Iterator[tuple[memoryview, npt.NDArray[np.int64]]]:
+def gathered_lines(spill: Path, starts: Int64Array, sizes: Int64Array) -> Iterator[tuple[memoryview, Int64Array]]:
     """The spilled strings as lines in the order asked for, some megabytes at a time."""
     data = np.asarray(np.memmap(spill, np.uint8, mode="r")) if spill.stat().st_size else np.empty(0, np.uint8)
     ends = np.cumsum(sizes + 1)  # of each line in the output

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Int32Array
 from fnftg.kg.graph import NO_TRIPLES, KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.strings import as_series
 
@@ -19,7 +19,7 @@ def same_graph(one: KnowledgeGraph, other: KnowledgeGraph) -> bool:
     return all(_same_triples(one, other, split, entities, relations) for split in splits)
 
 
-def _matching_rows(one: Vocabulary, other: Vocabulary) -> npt.NDArray[np.int32] | None:
+def _matching_rows(one: Vocabulary, other: Vocabulary) -> Int32Array | None:
     """For each row of `one` the row of `other` with the same id, name and text; None where they differ."""
     if len(one) != len(other):
         return None
@@ -40,8 +40,8 @@ def _same_triples(
     one: KnowledgeGraph,
     other: KnowledgeGraph,
     split: str,
-    entities: npt.NDArray[np.int32],
-    relations: npt.NDArray[np.int32],
+    entities: Int32Array,
+    relations: Int32Array,
 ) -> bool:
     ours, theirs = (graph.splits.get(split, NO_TRIPLES) for graph in (one, other))
     if len(ours) != len(theirs):

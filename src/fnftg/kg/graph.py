@@ -10,16 +10,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.strings import ChainedStrings, StringList, Strings, search
 
 if TYPE_CHECKING:
     from pykeen.triples import TriplesFactory
 
-Triples = npt.NDArray[np.int32]  # (n, 3): head, relation, tail
+Triples = Int32Array  # (n, 3): head, relation, tail
 STANDARD_SPLITS = ("train", "val", "test")
 NO_TRIPLES: Triples = np.empty((0, 3), np.int32)
 NO_TRIPLES.flags.writeable = False
@@ -32,7 +32,7 @@ class Vocabulary:
     ids: StringList  # as in the source: unique, one line each
     texts: StringList  # what the text encoder reads
     names: StringList | None = None  # short, for people; None where the source has none
-    order: npt.NDArray[np.int32] | None = None  # rows sorted by id, for look-up without an index in memory
+    order: Int32Array | None = None  # rows sorted by id, for look-up without an index in memory
     base: Vocabulary | None = None  # of a view: what it adds to
     added: Mapping[str, int] = field(default_factory=dict)  # of a view: the rows that it adds, by id
 

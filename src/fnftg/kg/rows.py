@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from fnftg.kg.strings import Bytes, Offsets, Strings
-
-Keys = npt.NDArray[np.uint64]
-Rows = npt.NDArray[np.int32]
+from fnftg.arrays import BoolArray, Int32Array, Int64Array, UInt8Array, UInt64Array
+from fnftg.kg.strings import Strings
 
 HIGH, LOW, ONE = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1)
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # odd, from the golden ratio: spreads small numbers over 64 bits
@@ -26,7 +23,7 @@ class RowTable:
         self.slots = np.zeros((1 << 10, 2), np.uint64)  # the key; half a check above the row + 1 (0: a free slot)
         self.size = 0
 
-    def add(self, keys: Keys, checks: Keys) -> tuple[Rows, npt.NDArray[np.int64]]:
+    def add(self, keys: UInt64Array, checks: UInt64Array) -> tuple[Int32Array, Int64Array]:
         """The row of each key, and the places of those that are new."""
         rows, first, before, place = np.empty(len(keys), np.int32), np.empty(len(keys), np.int64), self.size, 0
         while place < len(keys):
@@ -37,7 +34,7 @@ class RowTable:
                 raise HashCollisionError
         return rows, first[: self.size - before]
 
-    def find(self, keys: Keys, checks: Keys) -> Rows:
+    def find(self, keys: UInt64Array, checks: UInt64Array) -> Int32Array:
         """The row of each key, -1 where it has none."""
         rows = np.empty(len(keys), np.int32)
         if not _find(self.slots, keys, checks, rows):
@@ -47,7 +44,13 @@ class RowTable:
 
 @numba.njit(cache=True)
 def _put(
-    slots: Keys, size: int, keys: Keys, checks: Keys, rows: Rows, first: npt.NDArray[np.int64], place: int
+    slots: UInt64Array,
+    size: int,
+    keys: UInt64Array,
+    checks: UInt64Array,
+    rows: Int32Array,
+    first: Int64Array,
+    place: int,
 ) -> tuple[int, int]:
     """Goes on at `place` until the table is three quarters full; returns the next place, -1 for a collision."""
     mask, limit, before = np.uint64(len(slots) - 1), 3 * len(slots) // 4, size
@@ -71,7 +74,7 @@ def _put(
 
 
 @numba.njit(cache=True)
-def _find(slots: Keys, keys: Keys, checks: Keys, rows: Rows) -> bool:
+def _find(slots: UInt64Array, keys: UInt64Array, checks: UInt64Array, rows: Int32Array) -> bool:
     mask = np.uint64(len(slots) - 1)
     for place in range(len(keys)):
         key = keys[place]
@@ -86,7 +89,7 @@ def _find(slots: Keys, keys: Keys, checks: Keys, rows: Rows) -> bool:
 
 
 @numba.njit(cache=True)
-def _grown(slots: Keys) -> Keys:
+def _grown(slots: UInt64Array) -> UInt64Array:
     """The same keys in a table twice as large."""
     larger = np.zeros((2 * len(slots), 2), np.uint64)
     mask = np.uint64(len(larger) - 1)
@@ -99,14 +102,14 @@ def _grown(slots: Keys) -> Keys:
     return larger
 
 
-def without_repeats(triples: Rows) -> Rows:
+def without_repeats(triples: Int32Array) -> Int32Array:
     """The distinct triples in the order of their first appearance; rearranges `triples` itself."""
     slots = np.zeros(1 << (3 * len(triples) // 2).bit_length(), np.int32)
     return triples[: _drop_repeats(triples, slots)]
 
 
 @numba.njit(cache=True)
-def _drop_repeats(triples: Rows, slots: Rows) -> int:
+def _drop_repeats(triples: Int32Array, slots: Int32Array) -> int:
     mask, kept = np.uint64(len(slots) - 1), 0
     for row in range(len(triples)):
         head, relation, tail = triples[row, 0], triples[row, 1], triples[row, 2]
@@ -126,7 +129,7 @@ def _drop_repeats(triples: Rows, slots: Rows) -> int:
     return kept
 
 
-def byte_order(strings: Strings) -> Rows:
+def byte_order(strings: Strings) -> Int32Array:
     """The rows in the order of their strings' bytes: sorted by eight bytes, then those that tie by the next eight."""
     lines, offsets = strings.lines, strings.offsets
     sizes = np.diff(offsets) - 1
@@ -152,7 +155,7 @@ def byte_order(strings: Strings) -> Rows:
 
 
 @numba.njit(cache=True)
-def _eight_bytes(lines: Bytes, offsets: Offsets, rows: npt.NDArray[np.int64], depth: int) -> Keys:
+def _eight_bytes(lines: UInt8Array, offsets: Int64Array, rows: Int64Array, depth: int) -> UInt64Array:
     """The bytes of each string from `depth` on as one number, filled up with zeros."""
     keys = np.zeros(len(rows), np.uint64)
     for place in range(len(rows)):
@@ -163,7 +166,7 @@ def _eight_bytes(lines: Bytes, offsets: Offsets, rows: npt.NDArray[np.int64], de
 
 
 @numba.njit(cache=True)
-def untidy(lines: Bytes, offsets: Offsets) -> npt.NDArray[np.bool_]:
+def untidy(lines: UInt8Array, offsets: Int64Array) -> BoolArray:
     """Which strings have white space at an end, in a run, or other than a space; those that may have count as well."""
     found = np.zeros(len(offsets) - 1, np.bool_)
     for row in range(len(found)):
@@ -179,7 +182,7 @@ def untidy(lines: Bytes, offsets: Offsets) -> npt.NDArray[np.bool_]:
 
 
 @numba.njit(cache=True)
-def gather(data: Bytes, starts: Offsets, sizes: Offsets, lines: Bytes) -> None:
+def gather(data: UInt8Array, starts: Int64Array, sizes: Int64Array, lines: UInt8Array) -> None:
     """Fills `lines` with the strings that start there, a line feed behind each."""
     end = 0
     for row in range(len(starts)):

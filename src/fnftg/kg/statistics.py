@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Int32Array
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.strings import StringList, blocks
-
-Entities = npt.NDArray[np.int32]  # (n,): distinct, ascending
 
 
 def statistics(graph: KnowledgeGraph) -> dict[str, Any]:
@@ -30,12 +28,12 @@ def statistics(graph: KnowledgeGraph) -> dict[str, Any]:
     }
 
 
-def entities_of(triples: Triples) -> Entities:
+def entities_of(triples: Triples) -> Int32Array:
     """The distinct entities at the ends of triples."""
     return np.unique(triples[:, [0, 2]])
 
 
-def split_statistics(triples: Triples, split: str, train: Entities) -> dict[str, Any]:
+def split_statistics(triples: Triples, split: str, train: Int32Array) -> dict[str, Any]:
     """As the paper counts: entities other than those of train (for train, its own); an entity's ego-graph has its
     outgoing edges among the split's own triples, averaged over all entities of these triples."""
     ends = entities_of(triples)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 import fnftg
+from fnftg.arrays import AnyArray, Int32Array, Int64Array, UInt8Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder, sha256
@@ -37,7 +37,7 @@ def is_store(path: Path) -> bool:
 # Writing
 
 
-def write_array(path: Path, array: npt.NDArray[Any]) -> None:
+def write_array(path: Path, array: AnyArray) -> None:
     """An .npy file; unlike numpy.save, a full disk raises with its errno."""
     array = np.ascontiguousarray(array)
     with open(path, "wb") as file:
@@ -45,7 +45,7 @@ def write_array(path: Path, array: npt.NDArray[Any]) -> None:
         file.write(array.data.cast("B") if array.size else b"")
 
 
-def write_strings(folder: Path, name: str, chunks: Iterable[tuple[bytes | memoryview, npt.NDArray[np.int64]]]) -> None:
+def write_strings(folder: Path, name: str, chunks: Iterable[tuple[bytes | memoryview, Int64Array]]) -> None:
     """Lines and their offsets, chunk by chunk: each chunk is its lines' bytes and the length of every line."""
     offsets, end = [np.zeros(1, np.int64)], 0
     with open(folder / f"{name}.txt", "wb") as file:
@@ -56,13 +56,13 @@ def write_strings(folder: Path, name: str, chunks: Iterable[tuple[bytes | memory
     write_array(folder / f"{name}.offsets.npy", np.concatenate(offsets))
 
 
-def as_chunk(strings: list[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
+def as_chunk(strings: list[str]) -> tuple[bytes, Int64Array]:
     """Strings as `write_strings` takes them."""
     table = Strings.of(strings)
     return table.lines.tobytes(), np.diff(table.offsets)
 
 
-def sorted_rows(ids: pl.Series) -> npt.NDArray[np.int32]:
+def sorted_rows(ids: pl.Series) -> Int32Array:
     """The rows in the order of their ids' bytes."""
     return ids.arg_sort().cast(pl.Int32).to_numpy()
 
@@ -178,15 +178,15 @@ def _vocabulary(path: Path, kind: str, manifest: Mapping[str, Any]) -> Vocabular
     return Vocabulary(strings("ids"), strings("texts"), names, _map_array(path, f"{kind}.ids.order"))
 
 
-def _map_array(path: Path, name: str) -> npt.NDArray[Any]:
+def _map_array(path: Path, name: str) -> AnyArray:
     try:
-        array: npt.NDArray[Any] = np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        array: AnyArray = np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         return array
     except ValueError as error:
         raise FnftgError(f"The store {path} is damaged: {name}.npy is not an array; import it again.") from error
 
 
-def _map_bytes(path: Path) -> npt.NDArray[np.uint8]:
+def _map_bytes(path: Path) -> UInt8Array:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, np.uint8)
     return np.memmap(path, np.uint8, mode="r")

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-Bytes = npt.NDArray[np.uint8]
-Offsets = npt.NDArray[np.int64]
+from fnftg.arrays import Int32Array, Int64Array, UInt8Array
 
 
 class StringList(Protocol):
@@ -25,7 +23,7 @@ class StringList(Protocol):
 class Strings:
     """Strings as two flat arrays, memory-mapped or not; nothing is read before it is asked for."""
 
-    def __init__(self, lines: Bytes, offsets: Offsets):
+    def __init__(self, lines: UInt8Array, offsets: Int64Array):
         self.lines = lines  # (total bytes,): every string in UTF-8, each followed by a line feed
         self.offsets = offsets  # (n + 1,): string i starts at offsets[i] and its line ends at offsets[i + 1]
         self._plain = np.asarray(lines), np.asarray(offsets)  # slices of a memory map take ten times as long
@@ -90,7 +88,7 @@ def as_series(strings: StringList) -> pl.Series:
     return pl.concat([pl.Series([], dtype=pl.String), *map(pl.Series, blocks(strings))])
 
 
-def search(strings: Strings, order: npt.NDArray[np.int32], wanted: str) -> int | None:
+def search(strings: Strings, order: Int32Array, wanted: str) -> int | None:
     """The row of `wanted` by binary search, `order` being the rows sorted by their bytes."""
     key, low, high = wanted.encode(), 0, len(order)
     while low < high:

@@ -15,13 +15,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from fnftg.arrays import Int32Array, Int64Array, UInt8Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
-
-Bytes = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.int64]
 
 WORD_PART, ENTITY_PART, RELATION_PART, ORDER_PART, TEXT_PART, LABEL_PART, SPLIT_PART = range(7)  # drawn independently
 
@@ -96,7 +93,7 @@ def split_sizes(entities: int, triples: int, relations: int) -> dict[str, tuple[
     return {"train": (own, count), "dev": (held_out_entities, held_out), "test": (held_out_entities, held_out)}
 
 
-def id_numbers(count: int, rng: np.random.Generator) -> Numbers:
+def id_numbers(count: int, rng: np.random.Generator) -> Int64Array:
     """The distinct numbers of the ids, rising with the row, with gaps as in Wikidata."""
     return np.cumsum(rng.integers(1, WIDEST_GAP, count))
 
@@ -104,9 +101,7 @@ def id_numbers(count: int, rng: np.random.Generator) -> Numbers:
 # Triples
 
 
-def drawn_triples(
-    entities: int, triples: int, relations: int, must_occur: int, rng: np.random.Generator
-) -> npt.NDArray[np.int32]:
+def drawn_triples(entities: int, triples: int, relations: int, must_occur: int, rng: np.random.Generator) -> Int32Array:
     """Distinct triples as rows (n, 3), shuffled; every entity occurs, and so do the first `must_occur` relations."""
     # Where there are as few triples as entities, only the low rows are heads and the others at least tails.
     heads = min(entities, max((entities + 1) // 2, (3 * triples + 3) // 4))
@@ -123,7 +118,7 @@ def drawn_triples(
 
 @numba.njit(cache=True)
 def draw_triples(
-    rng: np.random.Generator, out_degrees: Numbers, entities: int, relations: int, must_occur: int, drawn: Rows
+    rng: np.random.Generator, out_degrees: Int64Array, entities: int, relations: int, must_occur: int, drawn: Int32Array
 ) -> None:
     """Fills `drawn` head by head; popularity falls as 1/row, so that (n + 1)^u - 1 with u uniform draws a row of n."""
     heads, row = len(out_degrees), 0
@@ -144,7 +139,7 @@ def draw_triples(
                 row += 1
 
 
-def write_triples(path: Path, drawn: Rows, entity_numbers: Numbers, relation_numbers: Numbers) -> None:
+def write_triples(path: Path, drawn: Int32Array, entity_numbers: Int64Array, relation_numbers: Int64Array) -> None:
     lines = np.empty(3 * ID_BYTES * min(CHUNK_TRIPLES, len(drawn)), np.uint8)
     with open(path, "wb") as file, progress(f"Writing {path.name}", len(drawn), "triples") as advance:
         for start in range(0, len(drawn), CHUNK_TRIPLES):
@@ -154,7 +149,9 @@ def write_triples(path: Path, drawn: Rows, entity_numbers: Numbers, relation_num
 
 
 @numba.njit(cache=True)
-def put_triples(lines: Bytes, triples: Rows, entity_numbers: Numbers, relation_numbers: Numbers) -> int:
+def put_triples(
+    lines: UInt8Array, triples: Int32Array, entity_numbers: Int64Array, relation_numbers: Int64Array
+) -> int:
     """Lays out a line a triple; returns the number of bytes."""
     end = 0
     for row in range(len(triples)):
@@ -165,7 +162,7 @@ def put_triples(lines: Bytes, triples: Rows, entity_numbers: Numbers, relation_n
 
 
 @numba.njit(cache=True)
-def put_id(lines: Bytes, end: int, letter: int, number: int, separator: int) -> int:
+def put_id(lines: UInt8Array, end: int, letter: int, number: int, separator: int) -> int:
     """Lays out such as `Q42` and a separator; returns the new end."""
     lines[end] = letter
     last, rest = end, number
@@ -184,8 +181,8 @@ def put_id(lines: Bytes, end: int, letter: int, number: int, separator: int) -> 
 class PseudoWords:
     """A made-up vocabulary, the most frequent word first."""
 
-    letters: Bytes  # (words, CELL): each word and a space behind it
-    sizes: npt.NDArray[np.int64]  # (words,): without the space
+    letters: UInt8Array  # (words, CELL): each word and a space behind it
+    sizes: Int64Array  # (words,): without the space
     by_draw: npt.NDArray[np.int16]  # (1 << DRAW_BITS,): the word that a uniform draw stands for, Zipf's law
 
     @staticmethod
@@ -205,7 +202,7 @@ class PseudoWords:
 
 
 def write_texts(
-    path: Path, letter: str, numbers: Numbers, vocabulary: PseudoWords, words: int, key: tuple[int, int]
+    path: Path, letter: str, numbers: Int64Array, vocabulary: PseudoWords, words: int, key: tuple[int, int]
 ) -> None:
     """A line for each id: a name and further words, `words` in the mean, log-normal."""
     chunk_size = max(CHUNK_WORDS // words, 1)
@@ -224,13 +221,13 @@ def write_texts(
 
 @numba.njit(cache=True)
 def put_texts(
-    lines: Bytes,
+    lines: UInt8Array,
     letter: int,
-    numbers: Numbers,
-    counts: Numbers,
+    numbers: Int64Array,
+    counts: Int64Array,
     draws: npt.NDArray[np.uint32],
-    letters: Bytes,
-    sizes: Numbers,
+    letters: UInt8Array,
+    sizes: Int64Array,
     by_draw: npt.NDArray[np.int16],
 ) -> int:
     """Lays out `Q42⇥Some Name, further words` for each id; returns the number of bytes."""

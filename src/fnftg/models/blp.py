@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fnftg.models.predictor import needs_ego_graphs
+from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.scoring import ScoreName
 from fnftg.models.text_only import TextOnly, check_choices

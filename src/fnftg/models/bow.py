@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.models.predictor import needs_ego_graphs
+from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.scoring import ScoreName
 from fnftg.models.text_only import TextOnly, check_choices

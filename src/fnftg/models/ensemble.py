@@ -10,17 +10,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fnftg.arrays import BoolArray, Int32Array
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.models.fnf import FnF, FnFConfig
+from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import RankingLoss
-from fnftg.models.predictor import Compared, Integers, LinkPredictor
 from fnftg.text.encoders import Encoder
 from fnftg.text.transformer import GraphTexts
 
@@ -52,7 +51,7 @@ class Ensemble(LinkPredictor):
         self.config, self.relations = config, relations
         self.members = nn.ModuleList(FnF(config, encoder, relations) for _ in range(config.members))
         first = self.first
-        self.ego, self.votes, self.loops = first.ego, first.votes, first.loops
+        self.ego, self.votes, self.allow_self_answers = first.ego, first.votes, first.allow_self_answers
         self.width = config.members * first.width
 
     def each(self) -> list[FnF]:
@@ -74,39 +73,43 @@ class Ensemble(LinkPredictor):
     def forward(
         self,
         texts: GraphTexts,
-        centres: Integers,
+        centres: Int32Array,
         egos: EgoGraphs,
-        labels: Integers | None = None,
+        labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The members' vectors one after the other, of length 1 together."""
         found = [member(texts, centres, egos, labels, candidates) for member in self.members]
-        vectors, points = zip(*found, strict=True)
+        vectors, query_embeddings = zip(*found, strict=True)
         scale = 1 / math.sqrt(len(found))
         return (
             torch.cat(vectors, dim=-1) * scale if candidates else None,
-            torch.cat(points, dim=-1) * scale if labels is not None else None,
+            torch.cat(query_embeddings, dim=-1) * scale if labels is not None else None,
         )
 
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
-        return points @ candidates.T
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
+        return query_embeddings @ candidates.T
 
-    def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
+    def added(self, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Tensor:
         return torch.stack([member.added(texts, labels, votes) for member in self.each()]).mean(0)
 
-    def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
+    def unmet(self, texts: GraphTexts) -> BoolArray:
         return self.first.unmet(texts)
 
-    def meet(self, texts: GraphTexts, relations: Integers) -> None:
+    def meet(self, texts: GraphTexts, relations: Int32Array) -> None:
         for member in self.each():
             member.meet(texts, relations)
 
-    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+    def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """The mean of the members' own losses: none of them knows of the others."""
         scale = math.sqrt(len(self.members))
-        parts = (vectors.chunk(len(self.members), dim=-1) for vectors in (compared.points, compared.candidates))
+        parts = (
+            vectors.chunk(len(self.members), dim=-1) for vectors in (compared.query_embeddings, compared.candidates)
+        )
         losses = [
-            member.loss(replace(compared, points=points * scale, candidates=candidates * scale), ranking)
-            for member, points, candidates in zip(self.each(), *parts, strict=True)
+            member.loss(
+                replace(compared, query_embeddings=query_embeddings * scale, candidates=candidates * scale), ranking
+            )
+            for member, query_embeddings, candidates in zip(self.each(), *parts, strict=True)
         ]
         return torch.stack(losses).mean()

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fnftg.arrays import BoolArray, Int32Array
+from fnftg.ego.config import NO_EGO_GRAPHS, EgoConfig
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.transformer import Edges, GraphTransformer, GraphTransformerConfig
+from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
-from fnftg.models.predictor import NO_EGO_GRAPHS, EgoConfig, Integers, LinkPredictor, needs_ego_graphs
-from fnftg.models.reading import Join, conditioned, label_vectors, relation_prints, rows
-from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
+from fnftg.models.link_predictor import LinkPredictor, needs_ego_graphs
+from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
+from fnftg.models.text_inputs import Join, conditioned, label_vectors, relation_prints, to_index
 from fnftg.models.voting import NO_VOTES, VotesConfig, Voting
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextTransformer
@@ -35,7 +36,7 @@ class FnFConfig:
         relation_conditioning: queries are [h‖r] and [t‖r⁻¹]; if not, their centres do not know the relation.
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
-        loops: an entity may be its own answer; if not, then only of relations that have such a loop in train.
+        allow_self_answers: an entity may be its own answer; if not, then only of relations that have such a loop in train.
         votes: beyond the paper: what adds to the score, answers of lookalikes to the same question (see ego/votes.py),
             edges that are there already (see ego/parallels.py), and more (see models/voting.py).
     """
@@ -47,7 +48,7 @@ class FnFConfig:
     relation_conditioning: bool = True
     score: ScoreName | Literal["cosine"] = "transe"
     normalise: bool = False
-    loops: bool = True
+    allow_self_answers: bool = True
     votes: VotesConfig = NO_VOTES
 
     def __post_init__(self) -> None:
@@ -78,15 +79,15 @@ class FnF(LinkPredictor):
         self.gt = GraphTransformer(self.width, config.graph) if config.ego_graphs else None
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
-        self.votes, self.loops = config.votes, config.loops
+        self.votes, self.allow_self_answers = config.votes, config.allow_self_answers
         self.voting = Voting(self.width, config.votes, relations) if config.votes.counted else None
 
     def forward(
         self,
         texts: GraphTexts,
-        centres: Integers,
+        centres: Int32Array,
         egos: EgoGraphs,
-        labels: Integers | None = None,
+        labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Each distinct text is encoded once, whatever its roles: centre, neighbour, or both."""
@@ -98,63 +99,63 @@ class FnF(LinkPredictor):
         x = torch.cat(centre_vectors)  # (n or 2n, d)
         if self.gt is not None:
             label_vectors, label_of_edge = self.edge_labels(texts, egos)
-            edges = Edges(torch.from_numpy(egos.offsets), node_of_edge, label_of_edge)
+            edges = EgoEdges(torch.from_numpy(egos.offsets), node_of_edge, label_of_edge)
             x = self.gt(x, nodes, label_vectors, edges.repeated(len(centre_vectors)))
         if self.normalise:
             x = functional.normalize(x, dim=-1)
-        points = None
+        query_embeddings = None
         if labels is not None:
-            points = self.points(texts, x[-len(centres) :], labels)
-        return x[: len(centres)] if candidates else None, points
+            query_embeddings = self.query_embeddings(texts, x[-len(centres) :], labels)
+        return x[: len(centres)] if candidates else None, query_embeddings
 
     @property
     def reads_query_texts(self) -> bool:
         return self.config.relation_conditioning and self.join is None
 
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
-        return similarity(self.config.score, points, candidates)
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
+        return similarity(self.config.score, query_embeddings, candidates)
 
-    def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
+    def added(self, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Tensor:
         assert self.voting is not None
         prints = torch.from_numpy(relation_prints(texts, labels % texts.relations)).to(self.voting.met.device)
         added: Tensor = self.voting(label_vectors(self.tt, texts, labels), prints, votes)
         return added
 
-    def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
+    def unmet(self, texts: GraphTexts) -> BoolArray:
         assert self.voting is not None
         prints = torch.from_numpy(relation_prints(texts, np.arange(texts.relations)))
         return np.tile(~self.voting.knows(prints.to(self.voting.met.device)).cpu().numpy(), 2)
 
-    def meet(self, texts: GraphTexts, relations: Integers) -> None:
+    def meet(self, texts: GraphTexts, relations: Int32Array) -> None:
         if self.voting is not None:
             self.voting.met[relations] = torch.from_numpy(relation_prints(texts, relations))
 
-    def entity_vectors(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
+    def entity_vectors(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
         """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""
         neighbours, of_edge = np.unique(
             egos.neighbours if self.gt is not None else egos.neighbours[:0], return_inverse=True
         )
-        if self.config.text.training == "centre":
+        if self.config.text.training == "finetune-centre":
             distinct, of_centre = np.unique(centres, return_inverse=True)
-            own = self.tt(texts, rows(distinct))[rows(of_centre)]
-            return own, self.tt(texts, rows(neighbours), cached=True), rows(of_edge)
+            own = self.tt(texts, to_index(distinct))[to_index(of_centre)]
+            return own, self.tt(texts, to_index(neighbours), cached=True), to_index(of_edge)
         distinct, of_all = np.unique(np.concatenate([centres, neighbours]), return_inverse=True)
-        vectors = self.tt(texts, rows(distinct))
-        return vectors[rows(of_all[: len(centres)])], vectors[rows(of_all[len(centres) :])], rows(of_edge)
+        vectors = self.tt(texts, to_index(distinct))
+        return vectors[to_index(of_all[: len(centres)])], vectors[to_index(of_all[len(centres) :])], to_index(of_edge)
 
     def edge_labels(self, texts: GraphTexts, egos: EgoGraphs) -> tuple[Tensor, Tensor]:
         """x_TT of the distinct labels (p, d), and the label of each edge; two steps have the sum of their labels."""
         if egos.second_labels is None:
             distinct, of_edge = np.unique(egos.labels, return_inverse=True)
-            return label_vectors(self.tt, texts, distinct), rows(of_edge)
+            return label_vectors(self.tt, texts, distinct), to_index(of_edge)
         steps = np.stack([egos.labels, egos.second_labels], axis=1)
         pairs, of_edge = np.unique(steps, axis=0, return_inverse=True)
         first = label_vectors(self.tt, texts, pairs[:, 0])
         second = label_vectors(self.tt, texts, np.maximum(pairs[:, 1], 0)) * torch.from_numpy(pairs[:, 1:] >= 0)
-        return first + second, rows(of_edge.reshape(-1))
+        return first + second, to_index(of_edge.reshape(-1))
 
-    def points(self, texts: GraphTexts, entity: Tensor, labels: Integers) -> Tensor:
+    def query_embeddings(self, texts: GraphTexts, entity: Tensor, labels: Int32Array) -> Tensor:
         if self.config.score == "cosine":  # the centre has met the relation already
             return entity
         relation = label_vectors(self.tt, texts, labels % texts.relations)  # the same r for tails and heads
-        return query_points(self.config.score, entity, relation, torch.from_numpy(labels >= texts.relations))
+        return compose_queries(self.config.score, entity, relation, torch.from_numpy(labels >= texts.relations))

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError
+from fnftg.models.link_predictor import ScoredBatch
 from fnftg.models.losses import RankingLoss
-from fnftg.models.predictor import Compared, Integers
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.text.encoders import Encoder, TextConfig
@@ -63,7 +64,7 @@ class KEPLER(TextOnly):
         encoded: Tensor = self.tt(texts, rows)
         return encoded
 
-    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+    def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """The knowledge-embedding loss plus the masked-language-model loss on the batch's descriptions."""
         masked = self.words(compared.texts, compared.centres, self.tt.config.token_budget)
         both: Tensor = super().loss(compared, ranking) + self.config.masked_weight * masked
@@ -81,7 +82,7 @@ class MaskedWords(nn.Module):
         vocabulary = encoder.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(self, texts: GraphTexts, entities: Integers, token_budget: int | None = None) -> Tensor:
+    def forward(self, texts: GraphTexts, entities: Int32Array, token_budget: int | None = None) -> Tensor:
         """The mean cross-entropy of the chosen words of these entities' descriptions, each description once."""
         model, device = self._encoder[0].model, self.bias.device
         numbers = np.unique(entities).astype(np.int64)

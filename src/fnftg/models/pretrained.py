@@ -14,7 +14,7 @@ import fnftg
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.models.configs import from_dict
-from fnftg.models.predictor import LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.systems import system, title
 from fnftg.text.encoders import load_encoder, save_encoder
 

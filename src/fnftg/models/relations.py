@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from torch import Tensor, nn
 
+from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError
-from fnftg.models.predictor import Integers
-from fnftg.models.reading import Reader, label_vectors, rows
+from fnftg.models.text_inputs import Reader, label_vectors, to_index
 from fnftg.text.transformer import GraphTexts
 
 RelationsFrom = Literal["table", "text"]
@@ -25,7 +25,7 @@ class Relations(nn.Module):
         if self.table is not None and count:
             nn.init.xavier_uniform_(self.table.weight)
 
-    def forward(self, read: Reader, texts: GraphTexts, labels: Integers) -> Tensor:
+    def forward(self, read: Reader, texts: GraphTexts, labels: Int32Array) -> Tensor:
         """(n, d): the same for a label r and its inverse R + r."""
         relations = labels % texts.relations
         if self.table is None:
@@ -35,5 +35,5 @@ class Relations(nn.Module):
                 f"This {self.system} knows only the {self.count} relations that it was trained on: for others train it "
                 "with --model.relations text."
             )
-        found: Tensor = self.table(rows(relations).to(self.table.weight.device))
+        found: Tensor = self.table(to_index(relations).to(self.table.weight.device))
         return found

@@ -17,7 +17,7 @@ ScoreName = Literal["transe", "distmult", "complex", "simple"]
 SCORES: tuple[ScoreName, ...] = ("transe", "distmult", "complex", "simple")
 
 
-def query_points(score: ScoreName, entity: Tensor, relation: Tensor, inverse: Tensor) -> Tensor:
+def compose_queries(score: ScoreName, entity: Tensor, relation: Tensor, inverse: Tensor) -> Tensor:
     """The point of each query: entity (n, d), relation (n, d), inverse (n,) true for head queries → (n, d)."""
     head_query = inverse[:, None]
     if score == "transe":  # -‖h + r − t‖₁: h + r is compared with t, and t − r with h
@@ -33,8 +33,8 @@ def query_points(score: ScoreName, entity: Tensor, relation: Tensor, inverse: Te
     return torch.where(head_query, torch.cat([u * b, v * a], -1), torch.cat([v * b, u * a], -1)) / 2
 
 
-def similarity(score: ScoreName | Literal["cosine"], points: Tensor, candidates: Tensor) -> Tensor:
+def similarity(score: ScoreName | Literal["cosine"], query_embeddings: Tensor, candidates: Tensor) -> Tensor:
     """Points (q, d) against candidates (n, d): (q, n), the higher the likelier."""
     if score == "transe":
-        return -l1_distances(points, candidates)
-    return points @ candidates.T
+        return -l1_distances(query_embeddings, candidates)
+    return query_embeddings @ candidates.T

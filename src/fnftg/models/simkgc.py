@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fnftg.arrays import Int32Array
+from fnftg.ego.config import NO_EGO_GRAPHS
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
+from fnftg.models.link_predictor import LinkPredictor, ScoredBatch, needs_ego_graphs
 from fnftg.models.losses import RankingLoss, info_nce
-from fnftg.models.predictor import NO_EGO_GRAPHS, Compared, Integers, LinkPredictor, needs_ego_graphs
-from fnftg.models.reading import Join, conditioned, entity_vectors
+from fnftg.models.text_inputs import Join, conditioned, entity_vectors
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextProjection
 
@@ -74,9 +76,9 @@ class SimKGC(LinkPredictor):
     def forward(
         self,
         texts: GraphTexts,
-        centres: Integers,
+        centres: Int32Array,
         egos: EgoGraphs,
-        labels: Integers | None = None,
+        labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Vectors of length 1: of candidates by one encoder, of queries by the other."""
@@ -87,26 +89,27 @@ class SimKGC(LinkPredictor):
         asked = conditioned(self.query, self.join, texts, centres, labels, own)
         return vectors, functional.normalize(asked, dim=-1)
 
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         """Cosines."""
-        return points @ candidates.T
+        return query_embeddings @ candidates.T
 
-    def earlier(self) -> Integers:
+    def queue_ids(self) -> Int32Array:
         return self.queued[self.queued >= 0].cpu().numpy().astype(np.int32)
 
-    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+    def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """InfoNCE with an additive margin over the batch and the queue, which then takes in the batch's candidates."""
-        earlier = self.queue[self.queued >= 0]  # (k, d)
-        scores = self.similarity(compared.points, compared.candidates).float()  # (q, n)
+        queue_ids = self.queue[self.queued >= 0]  # (k, d)
+        scores = self.similarity(compared.query_embeddings, compared.candidates).float()  # (q, n)
         scores = scores.scatter_add(
             1, compared.answers[:, None], scores.new_full((len(scores), 1), -self.config.margin)
         )
         older = (
-            self.similarity(compared.points, earlier.to(compared.points.dtype)).float() * self.config.pre_batch_weight
+            self.similarity(compared.query_embeddings, queue_ids.to(compared.query_embeddings.dtype)).float()
+            * self.config.pre_batch_weight
         )
         negatives = compared.negatives
         if not self.config.self_negatives:
-            own = torch.from_numpy(compared.centres[:, None] == compared.columns).to(negatives.device)
+            own = torch.from_numpy(compared.centres[:, None] == compared.candidate_ids).to(negatives.device)
             negatives = torch.cat([negatives[:, : own.shape[1]] & ~own, negatives[:, own.shape[1] :]], dim=1)
         loss: Tensor = ranking(torch.cat([scores, older], dim=1), compared.answers, negatives)
         if self.config.both_ways:
@@ -114,10 +117,10 @@ class SimKGC(LinkPredictor):
             logits = scores[:, compared.answers].T * ranking.log_scale.exp()
             loss = loss + info_nce(logits, torch.arange(len(scores), device=scores.device), told_apart)
         if self.training:
-            self.keep(compared.candidates.detach(), compared.columns)
+            self.keep(compared.candidates.detach(), compared.candidate_ids)
         return loss
 
-    def keep(self, candidates: Tensor, entities: Integers) -> None:
+    def keep(self, candidates: Tensor, entities: Int32Array) -> None:
         """The batch's candidates come first in the queue, whose last ones leave."""
         size, now = self.config.pre_batch, torch.from_numpy(entities).to(self.queued)
         self.queue = torch.cat([candidates.to(self.queue.dtype), self.queue])[:size]

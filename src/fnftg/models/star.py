@@ -12,11 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from fnftg.arrays import Int32Array
+from fnftg.ego.config import NO_EGO_GRAPHS
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
+from fnftg.models.link_predictor import LinkPredictor, ScoredBatch, needs_ego_graphs
 from fnftg.models.losses import RankingLoss, nll_loss
-from fnftg.models.predictor import NO_EGO_GRAPHS, Compared, Integers, LinkPredictor, needs_ego_graphs
-from fnftg.models.reading import Join, conditioned, entity_vectors
+from fnftg.models.text_inputs import Join, conditioned, entity_vectors
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextProjection
 
@@ -62,9 +64,9 @@ class StAR(LinkPredictor):
     def forward(
         self,
         texts: GraphTexts,
-        centres: Integers,
+        centres: Int32Array,
         egos: EgoGraphs,
-        labels: Integers | None = None,
+        labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """u of the queries [h‖r] and [t‖r⁻¹], v of the candidates."""
@@ -72,21 +74,23 @@ class StAR(LinkPredictor):
         u = None if labels is None else conditioned(self.tt, self.join, texts, centres, labels, v)
         return v if candidates else None, u
 
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         if self.config.rank_by == "distance":
-            return -torch.cdist(points, candidates)
-        return self.logits(points, candidates)
+            return -torch.cdist(query_embeddings, candidates)
+        return self.logits(query_embeddings, candidates)
 
-    def logits(self, points: Tensor, candidates: Tensor) -> Tensor:
+    def logits(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         """The classifier's logit of every pair: w · [u; v; u − v; u × v] + b."""
-        of_u, of_v, of_difference, of_product = self.classifier.weight[0].to(points.dtype).chunk(4)
-        own: Tensor = points @ (of_u + of_difference) + self.classifier.bias.to(points.dtype)  # (q,)
-        of_pairs: Tensor = (points * of_product + of_v - of_difference) @ candidates.T  # (q, n)
+        of_u, of_v, of_difference, of_product = self.classifier.weight[0].to(query_embeddings.dtype).chunk(4)
+        own: Tensor = query_embeddings @ (of_u + of_difference) + self.classifier.bias.to(
+            query_embeddings.dtype
+        )  # (q,)
+        of_pairs: Tensor = (query_embeddings * of_product + of_v - of_difference) @ candidates.T  # (q, n)
         return of_pairs + own[:, None]
 
-    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+    def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """Spatial: the ranking loss of minus the distances; deterministic: is each pair a true triple?"""
-        u, v = compared.points, compared.candidates
+        u, v = compared.query_embeddings, compared.candidates
         classified = nll_loss(self.logits(u, v).float(), compared.answers, compared.negatives)
         distances = torch.cdist(u.float(), v.float())
         both: Tensor = ranking(-distances, compared.answers, compared.negatives)

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fnftg.arrays import Int32Array
+from fnftg.ego.config import EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
-from fnftg.models.predictor import EgoConfig, Integers, LinkPredictor
-from fnftg.models.reading import Join, conditioned, entity_vectors, rows
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.relations import Relations, RelationsFrom
-from fnftg.models.scoring import query_points, similarity
+from fnftg.models.scoring import compose_queries, similarity
+from fnftg.models.text_inputs import Join, conditioned, entity_vectors, to_index
 from fnftg.models.text_only import check_choices
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextProjection
@@ -25,7 +27,7 @@ from fnftg.text.transformer import GraphTexts, TextProjection
 
 @dataclass(frozen=True)
 class StATIKConfig:
-    """StATIK; as published with text.training centre, text.query text and features that are never refreshed.
+    """StATIK; as published with text.training finetune-centre, text.query text and features that are never refreshed.
 
     Args:
         text: the encoder; centre trains it on queries and candidates, frozen not at all; the neighbours' features
@@ -45,7 +47,7 @@ class StATIKConfig:
     def __post_init__(self) -> None:
         check_choices("transe", self.relations)
         if self.text.training == "finetune":
-            raise FnftgError("StATIK's neighbours have frozen features: set text.training centre or frozen.")
+            raise FnftgError("StATIK's neighbours have frozen features: set text.training finetune-centre or frozen.")
         if self.ego.hops != 1:
             raise FnftgError("StATIK passes messages within one hop: set ego.hops 1.")
         if self.layers < 1 or not 0 <= self.dropout < 1:
@@ -78,37 +80,37 @@ class StATIK(LinkPredictor):
     def forward(
         self,
         texts: GraphTexts,
-        centres: Integers,
+        centres: Int32Array,
         egos: EgoGraphs,
-        labels: Integers | None = None,
+        labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """A centre as a candidate and as a query has the same neighbours and so the same messages."""
         graph = self.graph_norm(self.messages(texts, centres, egos))  # (n, d)
         own = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else torch.empty(0)
-        points = None
+        query_embeddings = None
         if labels is not None:
             query = self.text_norm(conditioned(self.tt, self.join, texts, centres, labels, own)) + graph
             relations = self.relation(self.tt, texts, labels)
-            points = query_points("transe", query, relations, torch.from_numpy(labels >= texts.relations))
-        return self.text_norm(own) + graph if candidates else None, points
+            query_embeddings = compose_queries("transe", query, relations, torch.from_numpy(labels >= texts.relations))
+        return self.text_norm(own) + graph if candidates else None, query_embeddings
 
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
-        return similarity("transe", points, candidates)
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
+        return similarity("transe", query_embeddings, candidates)
 
-    def messages(self, texts: GraphTexts, centres: Integers, egos: EgoGraphs) -> Tensor:
+    def messages(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> Tensor:
         """The centres after all layers: (n, d)."""
         distinct, place = np.unique(np.concatenate([centres, egos.neighbours]), return_inverse=True)
-        nodes = self.tt.features(texts, rows(distinct), cached=True)  # (m, hidden)
-        nodes = self.entity_norm(self.entity_input(self.dropout(nodes)))[rows(place)]
+        nodes = self.tt.features(texts, to_index(distinct), cached=True)  # (m, hidden)
+        nodes = self.entity_norm(self.entity_input(self.dropout(nodes)))[to_index(place)]
         relation, place = np.unique(egos.labels % texts.relations, return_inverse=True)
-        kinds = self.tt.features(texts, texts.relation_row(rows(relation)), cached=True)  # (p, hidden)
+        kinds = self.tt.features(texts, texts.relation_row(to_index(relation)), cached=True)  # (p, hidden)
         kinds = self.relation_norm(functional.leaky_relu(self.relation_input(kinds)))
         incoming = torch.from_numpy(egos.labels >= texts.relations)  # the neighbour is the head, the centre the tail
         centre = torch.repeat_interleave(torch.from_numpy(np.diff(egos.offsets)))  # (edges,): of each edge
         x: Tensor = nodes[: len(centres)]  # (n, d)
         neighbours: Tensor = nodes[len(centres) :]  # (edges, d)
-        label, of_edge = torch.unique(rows(place) * 2 + incoming, return_inverse=True)
+        label, of_edge = torch.unique(to_index(place) * 2 + incoming, return_inverse=True)
         edges = kinds[label // 2] + self.direction((label % 2).to(x.device))  # (distinct labels, d)
         for number, layer in enumerate(self.layers):
             last = number == len(self.updates)

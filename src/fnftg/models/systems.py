@@ -11,7 +11,7 @@ from fnftg.models.dkrl import DKRL, DKRLConfig
 from fnftg.models.ensemble import Ensemble, EnsembleConfig
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.kepler import KEPLER, KEPLERConfig
-from fnftg.models.predictor import LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.simkgc import SimKGC, SimKGCConfig
 from fnftg.models.star import StAR, StARConfig
 from fnftg.models.statik import StATIK, StATIKConfig

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fnftg.arrays import Int32Array
+from fnftg.ego.config import NO_EGO_GRAPHS
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
-from fnftg.models.predictor import NO_EGO_GRAPHS, Integers, LinkPredictor
-from fnftg.models.reading import entity_vectors
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.relations import Relations, RelationsFrom
-from fnftg.models.scoring import SCORES, ScoreName, query_points, similarity
+from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
+from fnftg.models.text_inputs import entity_vectors
 from fnftg.text.transformer import GraphTexts
 
 
@@ -34,22 +36,24 @@ class TextOnly(LinkPredictor):
     def forward(
         self,
         texts: GraphTexts,
-        centres: Integers,
+        centres: Int32Array,
         egos: EgoGraphs,
-        labels: Integers | None = None,
+        labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         entities = entity_vectors(self.encode, texts, centres)  # (n, d)
         if self.normalise:
             entities = functional.normalize(entities, dim=-1)
-        points = None
+        query_embeddings = None
         if labels is not None:
             relations = self.relation(self.encode, texts, labels)  # (n, d)
-            points = query_points(self.score, entities, relations, torch.from_numpy(labels >= texts.relations))
-        return entities if candidates else None, points
+            query_embeddings = compose_queries(
+                self.score, entities, relations, torch.from_numpy(labels >= texts.relations)
+            )
+        return entities if candidates else None, query_embeddings
 
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
-        return similarity(self.score, points, candidates)
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
+        return similarity(self.score, query_embeddings, candidates)
 
 
 def check_choices(score: str, relations: str) -> None:

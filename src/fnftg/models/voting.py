@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.votes import Floats, Votes
+from fnftg.arrays import Float32Array
+from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 
 FEATURES, BOND_FEATURES = 5, 2  # of an answer: see `Voting.features` and `Voting.bond_features`
@@ -128,7 +129,7 @@ class Voting(nn.Module):
         shares = [log_share(mass, query, queries) for mass in (near, nearer)]
         return torch.stack([*logs, *shares, (near > 0).float()], dim=1)
 
-    def bond_features(self, bond: Floats, query: Tensor, queries: int) -> Tensor:
+    def bond_features(self, bond: Float32Array, query: Tensor, queries: int) -> Tensor:
         """A bond (e,) and its share of the query's, as logarithms: (e, 2)."""
         mass = torch.from_numpy(bond).to(query.device)
         return torch.stack([log_mass(mass), log_share(mass, query, queries)], dim=1)

@@ -72,7 +72,7 @@ class Timing:
     def whole(self, graph: KnowledgeGraph, config: RunConfig, epochs: int, evaluations: int) -> float:
         """Of a run with so many epochs, validations and final evaluations included."""
         training = config.training
-        steps = len(graph.triples("train")) // training.batch
+        steps = len(graph.triples("train")) // training.batch_size
         val, test = len(graph.triples("val")), len(graph.triples("test"))
         validation = self.candidates + self.triple * min(val, training.validation_triples or val) if val else 0.0
         validations = math.ceil(epochs / training.validate_every)

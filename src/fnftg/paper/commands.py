@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import print_json, print_table, say
+from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
 
@@ -50,11 +50,11 @@ def run_table(parser: ArgumentParser, arguments: list[str]) -> None:
             make_dataset_table(chosen, folder) if chosen.name == "datasets" else make_table(chosen, folder, started)
         )
     except KeyboardInterrupt:
-        say(f"What is finished is in {folder}; the same command goes on from there.")
+        log(f"What is finished is in {folder}; the same command goes on from there.")
         raise
     if chosen.json:
         print_json(results)
-    say(f"Written to {folder}: " + ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())))
+    log(f"Written to {folder}: " + ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())))
 
 
 def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
@@ -85,7 +85,7 @@ def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     )
     parser.add_argument(
         "--text-training",
-        choices=["finetune", "frozen", "centre"],
+        choices=["finetune", "frozen", "finetune-centre"],
         help="whether the encoder is trained (default: finetune for the paper's BERTs, frozen with --encoder)",
     )
     parser.add_argument("--seeds", metavar="SEEDS", type=listed, help="default: the paper's, 73,21,37,3,7")
@@ -103,7 +103,7 @@ def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
         metavar="FIELD=VALUE",
         action="append",
         default=[],
-        help="a field of every run's config that has it, as training.batch=64 (see fnftg train --help)",
+        help="a field of every run's config that has it, as training.batch_size=64 (see fnftg train --help)",
     )
     parser.add_argument("--cross", action="store_true", help="FIR also lacks the relation that crosses 10 %% of train")
     parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="default: paper-NAME")

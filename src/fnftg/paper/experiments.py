@@ -160,20 +160,20 @@ def _controlled() -> tuple[Row, ...]:
             "BLP, run here",
             {
                 "model": {"text": {"width": 128}, "relations": "table"},
-                "training": {"batch": 64, "negatives": "drawn", "draws": 64},
+                "training": {"batch_size": 64, "negatives": "drawn", "num_negatives": 64},
             },
         ),
         ("inductive-relations", "+ inductive relations", {"model": {"relations": "text"}}),
         ("batch-tying", "+ negatives batch tying", {"training": {"negatives": "tied"}}),
         ("embedding-size", "+ bigger embedding size", {"model": {"text": {"width": None}}}),
-        ("batch-size", "+ bigger batch size", {"training": {"batch": 128}}),
+        ("batch-size", "+ bigger batch size", {"training": {"batch_size": 128}}),
         ("sampling", "+ better sampling method", {"training": {"negatives": "two-sided"}}),
     )
     rows, fields = [Row("quoted", "blp", "BLP, as published", quoted=True)], dict[str, Any]()
     for key, label, change in steps:
         fields = merged(fields, change)
         rows.append(Row(key, "blp", label, fields=fields))
-    last = {"model": {"text": {"width": None}}, "training": {"batch": 128, "negatives": "two-sided"}}
+    last = {"model": {"text": {"width": None}}, "training": {"batch_size": 128, "negatives": "two-sided"}}
     return (*rows, Row("fnf-t", "fnf-t", "FnF-T", fields=merged(TEXT_ALONE, last)))
 
 
@@ -272,9 +272,9 @@ def text_training(row: Row, asked: str) -> str:
     if row.system == "kepler":
         return "finetune"
     if row.system == "statik":
-        return "centre" if asked == "finetune" else asked
+        return "finetune-centre" if asked == "finetune" else asked
     neighbours = row.system == "fnf-tg" and row.fields.get("model", {}).get("ego_graphs", True)
-    return "finetune" if asked == "centre" and not neighbours else asked
+    return "finetune" if asked == "finetune-centre" and not neighbours else asked
 
 
 def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protocol: str) -> Fields:

@@ -13,7 +13,7 @@ import yaml
 
 import fnftg
 from fnftg.console import print_table
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.models.configs import from_dict
@@ -99,7 +99,7 @@ class Change:
     def of(cls, assignment: str) -> Change:
         path, equals, value = assignment.partition("=")
         if not equals or not all(path.split(".")):
-            raise FnftgError(f"--set {assignment} names no field and value: write it as --set training.batch=64.")
+            raise FnftgError(f"--set {assignment} names no field and value: write it as --set training.batch_size=64.")
         return cls(path.split("."), yaml.safe_load(value))
 
     def upon(self, fields: Fields) -> Fields:

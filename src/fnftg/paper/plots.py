@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import say
+from fnftg.console import log
 from fnftg.files import new_file
 from fnftg.paper.experiments import TEST, Experiment
 from fnftg.paper.tables import Line
@@ -27,12 +27,12 @@ def draw(experiment: Experiment, lines: Sequence[Line], folder: Path) -> list[Pa
     """Draws what is there; without matplotlib, or without results, it says so."""
     done = [line for line in lines if line.seeds]
     if not done:
-        say("No figure was drawn: no cell has a result yet.")
+        log("No figure was drawn: no cell has a result yet.")
         return []
     try:
         import matplotlib
     except ImportError:
-        say("No figure was drawn: it needs matplotlib (pip install 'fnftg[plots]').")
+        log("No figure was drawn: it needs matplotlib (pip install 'fnftg[plots]').")
         return []
     matplotlib.use("Agg")
     from matplotlib import pyplot

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fnftg.console import say
+from fnftg.console import log
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.datasets import DATASETS, Archive, data_home, store_path, verify
@@ -161,10 +161,10 @@ class Table:
         for position, cell in enumerate(self.cells, start=1):
             if cell.row.quoted or self.outcomes[cell.place]["status"] == DONE:
                 continue
-            say(f"[{position}/{len(self.cells)}] {cell.label}")
+            log(f"[{position}/{len(self.cells)}] {cell.label}")
             self.outcomes[cell.place] = outcome = self.outcome(cell, budget)
             if outcome["status"] != DONE:
-                say(f"  {outcome['status']}")
+                log(f"  {outcome['status']}")
             report()
         failures = [outcome["status"] for outcome in self.outcomes.values() if outcome["status"].startswith(FAILED)]
         if failures and not any(outcome["status"] == DONE for outcome in self.outcomes.values()):
@@ -227,7 +227,7 @@ class Table:
         self._share = min(self._share, share_of_epochs([partial(self.cost, other) for other in waiting], most, seconds))
         epochs = epochs_of(self._share, cell.config)
         fits = self.cost(cell, self._share) <= seconds
-        say(
+        log(
             f"  {f'{epochs} of' if fits else 'not one of'} {cell.config.training.epochs} epochs in {seconds:.0f} s left"
         )
         return cell.with_epochs(epochs) if fits else None
@@ -251,7 +251,7 @@ class Table:
             for cell in self.first_turn()
             if self.outcomes[cell.place]["status"] == NOT_YET and not self.unavailable(cell)
         ]
-        say(f"  timing {len(waiting)} runs")
+        log(f"  timing {len(waiting)} runs")
         for cell in waiting:
             with suppress(FnftgError):  # which its own turn will report
                 found = timing(cell.graph, cell.config, self.cache(cell), budget.left() / 4 / len(waiting))

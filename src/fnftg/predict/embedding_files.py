@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Float32Array
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, new_folder
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.strings import Strings
 
-Floats = npt.NDArray[np.float32]
 BLOCK = 20_000  # entities that are text at once
 VECTORS, METADATA = "vectors.tsv", "metadata.tsv"
 
 
-def write_embeddings(graph: KnowledgeGraph, table: Floats, path: Path, force: bool = False) -> None:
+def write_embeddings(graph: KnowledgeGraph, table: Float32Array, path: Path, force: bool = False) -> None:
     """Ids and vectors (N, d) in the format that the file's name asks for."""
     write = FORMATS.get(path.suffix.lower())
     if write is None:
@@ -29,7 +28,7 @@ def write_embeddings(graph: KnowledgeGraph, table: Floats, path: Path, force: bo
         write(graph, table, partial)
 
 
-def write_projector(graph: KnowledgeGraph, table: Floats, folder: Path, force: bool = False) -> None:
+def write_projector(graph: KnowledgeGraph, table: Float32Array, folder: Path, force: bool = False) -> None:
     """The pair of files that TensorBoard's projector loads: vectors alone, and ids and names with a header."""
     with new_folder(folder, force) as partial:
         with open(partial / VECTORS, "wb") as file:
@@ -41,7 +40,7 @@ def write_projector(graph: KnowledgeGraph, table: Floats, folder: Path, force: b
                 lines.writelines(f"{id_}\t{name}\n" for id_, name in zip(ids, names, strict=True))
 
 
-def _safetensors(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+def _safetensors(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
     """vectors (N, d); ids as the bytes of one line each, and where each line starts: (N + 1,)."""
     from safetensors.numpy import save_file
 
@@ -49,12 +48,12 @@ def _safetensors(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
     save_file({"vectors": np.ascontiguousarray(table), "ids": np.array(ids.lines), "id_offsets": ids.offsets}, path)
 
 
-def _npz(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+def _npz(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
     with open(path, "wb") as file:
         np.savez(file, ids=np.array(graph.entities.ids.slice(0, len(graph.entities)), np.str_), vectors=table)
 
 
-def _parquet(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+def _parquet(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
     """Columns id, name and vector, a list of fixed length."""
     schema: dict[str, Any] = {"id": pl.String, "name": pl.String, "vector": pl.Array(pl.Float32, table.shape[1])}
     frames = [
@@ -64,7 +63,7 @@ def _parquet(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
     (pl.concat(frames) if frames else pl.DataFrame(schema=schema)).write_parquet(path)
 
 
-def _tsv(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+def _tsv(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
     """id, then the numbers, no header."""
     with open(path, "wb") as file:
         for ids, _, vectors in _blocks(graph, table):
@@ -72,7 +71,7 @@ def _tsv(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
             rows.write_csv(file, separator="\t", include_header=False, quote_style="never")
 
 
-def _word2vec(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
+def _word2vec(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
     """A line with both sizes, then id and numbers with blanks between; a blank in an id becomes an underscore."""
     with open(path, "wb") as file:
         file.write(f"{len(table)} {table.shape[1]}\n".encode())
@@ -82,7 +81,7 @@ def _word2vec(graph: KnowledgeGraph, table: Floats, path: Path) -> None:
             rows.write_csv(file, separator=" ", include_header=False, quote_style="never")
 
 
-FORMATS: dict[str, Callable[[KnowledgeGraph, Floats, Path], None]] = {
+FORMATS: dict[str, Callable[[KnowledgeGraph, Float32Array, Path], None]] = {
     ".safetensors": _safetensors,
     ".npz": _npz,
     ".parquet": _parquet,
@@ -92,7 +91,7 @@ FORMATS: dict[str, Callable[[KnowledgeGraph, Floats, Path], None]] = {
 }
 
 
-def _blocks(graph: KnowledgeGraph, table: Floats) -> Iterator[tuple[list[str], list[str], Floats]]:
+def _blocks(graph: KnowledgeGraph, table: Float32Array) -> Iterator[tuple[list[str], list[str], Float32Array]]:
     for start in range(0, len(table), BLOCK):
         stop = min(start + BLOCK, len(table))
         names = [graph.entities.name(row) for row in range(start, stop)]

@@ -17,17 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array, Int64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.kg.store import write_array
-from fnftg.models.predictor import LinkPredictor
-from fnftg.ranking.answers import pair_scores, top_answers
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
+from fnftg.models.link_predictor import LinkPredictor
+from fnftg.ranking.search import pair_scores, top_answers
 
 HNSW, FILE, ROWS, ABOUT = "hnsw", "index.faiss", "rows.npy", "about.json"
 LINKS, BUILDING = 16, 40  # of each vector, and how many are looked at while it is built
@@ -48,51 +45,60 @@ def faiss() -> Any:
 @dataclass(frozen=True)
 class NearestIndex:
     index: Any  # faiss.IndexHNSWFlat
-    rows: Numbers  # (vectors,)
+    rows: Int64Array  # (vectors,)
     effort: int
     recall: float  # of the ten best of `queries`
     queries: int
 
     @classmethod
-    def built(cls, model: LinkPredictor, table: Floats, points: Floats) -> NearestIndex:
+    def built(cls, model: LinkPredictor, table: Float32Array, query_embeddings: Float32Array) -> NearestIndex:
         """Over all rows of the table (n, d); recall is measured on points (q, d) of queries."""
         index = faiss().IndexHNSWFlat(table.shape[1], LINKS, metric(model))
         index.hnsw.efConstruction = BUILDING
         add_vectors(index, table)
-        return cls(index, np.arange(len(table)), EFFORTS[0], 0.0, 0).measured(model, table, points)
+        return cls(index, np.arange(len(table)), EFFORTS[0], 0.0, 0).measured(model, table, query_embeddings)
 
-    def measured(self, model: LinkPredictor, table: Floats, points: Floats) -> NearestIndex:
+    def measured(self, model: LinkPredictor, table: Float32Array, query_embeddings: Float32Array) -> NearestIndex:
         """With the least effort that finds enough of the ten best."""
-        nobody, nothing = np.zeros(len(points) + 1, np.int64), np.zeros(0, np.int64)
-        _, best = top_answers(model, points, table, nobody, nothing, BEST)
+        nobody, nothing = np.zeros(len(query_embeddings) + 1, np.int64), np.zeros(0, np.int64)
+        _, best = top_answers(model, query_embeddings, table, nobody, nothing, BEST)
         tried = self
         for effort in EFFORTS:
-            tried = replace(self, effort=effort, queries=len(points))
-            _, found = tried.search(model, table, points, nobody, nothing, BEST)
+            tried = replace(self, effort=effort, queries=len(query_embeddings))
+            _, found = tried.search(model, table, query_embeddings, nobody, nothing, BEST)
             shared = (best[:, :, None] == found[:, None, :]).any(2)[best >= 0]
             tried = NearestIndex(
-                self.index, self.rows, effort, float(shared.mean()) if len(shared) else 1.0, len(points)
+                self.index, self.rows, effort, float(shared.mean()) if len(shared) else 1.0, len(query_embeddings)
             )
             if tried.recall >= ENOUGH:
                 break
         return tried
 
     def search(
-        self, model: LinkPredictor, table: Floats, points: Floats, offsets: Numbers, left_out: Numbers, k: int
-    ) -> tuple[Floats, Numbers]:
+        self,
+        model: LinkPredictor,
+        table: Float32Array,
+        query_embeddings: Float32Array,
+        offsets: Int64Array,
+        left_out: Int64Array,
+        k: int,
+    ) -> tuple[Float32Array, Int64Array]:
         """As `top_answers`, but a few of the best may be missing: finds candidates, then scores them exactly."""
         stale = int((self.rows < 0).sum())
         most = min(k + int(np.diff(offsets).max(initial=0)) + min(stale, k), len(self.rows))
-        scores, rows = np.full((len(points), k), -np.inf, np.float32), np.full((len(points), k), -1, np.int64)
-        if not len(points) or not most:
+        scores, rows = (
+            np.full((len(query_embeddings), k), -np.inf, np.float32),
+            np.full((len(query_embeddings), k), -1, np.int64),
+        )
+        if not len(query_embeddings) or not most:
             return scores, rows
         parameters = faiss().SearchParametersHNSW(efSearch=max(self.effort, most))
-        asked = np.ascontiguousarray(points, np.float32)
+        asked = np.ascontiguousarray(query_embeddings, np.float32)
         _, places = self.index.search(asked, most, params=parameters)  # (q, most), -1 where there are fewer
         found = np.where(places >= 0, self.rows[places], -1)
-        query = np.repeat(np.arange(len(points)), most)
+        query = np.repeat(np.arange(len(query_embeddings)), most)
         size = len(table)
-        listed = np.repeat(np.arange(len(points)), np.diff(offsets)) * size + left_out
+        listed = np.repeat(np.arange(len(query_embeddings)), np.diff(offsets)) * size + left_out
         usable = (found.ravel() >= 0) & ~np.isin(query * size + found.ravel(), listed)
         query, row = query[usable], found.ravel()[usable]
         score = pair_scores(model, asked, table, query, row)
@@ -104,14 +110,16 @@ class NearestIndex:
         scores[query[best], place[best]], rows[query[best], place[best]] = score[best], row[best]
         return scores, rows
 
-    def grown(self, model: LinkPredictor, table: Floats, changed: Numbers, points: Floats) -> NearestIndex:
+    def grown(
+        self, model: LinkPredictor, table: Float32Array, changed: Int64Array, query_embeddings: Float32Array
+    ) -> NearestIndex:
         """In step with a table of which some rows changed or are new; built anew when too much of it is skipped."""
         stale = np.isin(self.rows, changed) | (self.rows < 0)
         if stale.sum() > STALE * len(table):
-            return NearestIndex.built(model, table, points)
+            return NearestIndex.built(model, table, query_embeddings)
         rows = np.concatenate([np.where(stale, -1, self.rows), changed])
         add_vectors(self.index, table[changed])
-        return replace(self, rows=rows).measured(model, table, points)
+        return replace(self, rows=rows).measured(model, table, query_embeddings)
 
     def save(self, folder: Path, force: bool = False) -> None:
         with new_folder(folder, force) as partial:
@@ -141,14 +149,14 @@ def metric(model: LinkPredictor) -> int:
     if model.by_distance:
         return int(faiss().METRIC_L1)
     generator = torch.Generator().manual_seed(0)
-    points, vectors = (torch.randn(2, model.width, generator=generator) for _ in range(2))
+    query_embeddings, vectors = (torch.randn(2, model.width, generator=generator) for _ in range(2))
     with torch.inference_mode():
-        if torch.allclose(model.similarity(points, vectors), points @ vectors.T, atol=1e-4):
+        if torch.allclose(model.similarity(query_embeddings, vectors), query_embeddings @ vectors.T, atol=1e-4):
             return int(faiss().METRIC_INNER_PRODUCT)
     raise FnftgError("This model's scores are neither distances nor inner products: search without --index.")
 
 
-def add_vectors(index: Any, vectors: Floats) -> None:
+def add_vectors(index: Any, vectors: Float32Array) -> None:
     with progress("Building the index", len(vectors), "entities") as advance:
         for start in range(0, len(vectors), BLOCK):
             part = np.array(vectors[start : start + BLOCK], np.float32)

@@ -10,43 +10,40 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.arrays import Float32Array, Int32Array, Int64Array
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.opening import open_graph
-from fnftg.models.predictor import LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained
-from fnftg.predict import keeping
-from fnftg.predict.answering import answered
-from fnftg.predict.explaining import Explanation, explain
-from fnftg.predict.growing import grown_answers, grown_graph
+from fnftg.predict import answer_cache
+from fnftg.predict.entity_linking import resolved, resolved_delta, resolved_triple
+from fnftg.predict.explanation import Explanation, explain
+from fnftg.predict.graph_delta import grown_answers, grown_graph
 from fnftg.predict.index import HNSW, MEASURED, NearestIndex
-from fnftg.predict.naming import Names
+from fnftg.predict.inference import answered
+from fnftg.predict.local_subgraph import changed_centres, edges_of
+from fnftg.predict.name_index import NameIndex
+from fnftg.predict.patched_table import PatchedTable
 from fnftg.predict.questions import (
-    Addition,
     Answer,
     EntityName,
+    GraphDelta,
     NewEntity,
     Question,
     RelationName,
     checked_k,
 )
-from fnftg.predict.resolving import resolved, resolved_addition, resolved_triple
-from fnftg.predict.surroundings import changed_centres, edges_of
-from fnftg.predict.tables import PatchedTable
 from fnftg.predict.vectors import entity_vectors
-from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import Calibration
 from fnftg.ranking.calibration import load as load_calibration
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import RunFolder
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
+from fnftg.ranking.search import top_answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +53,12 @@ class Predictor:
     run: Path
     model: LinkPredictor
     graph: KnowledgeGraph  # maybe a view
-    visible: Visible  # the texts, and the edges of all splits
+    context: GraphContext  # the texts, and the edges of all splits
     known: KnownAnswers
-    table: Floats  # (N, d): the candidates' vectors
+    table: Float32Array  # (N, d): the candidates' vectors
     calibration: Calibration | None
-    entity_names: Names
-    relation_names: Names
+    entity_names: NameIndex
+    relation_names: NameIndex
     folder: Path | None = None  # where all of this is kept
     index: NearestIndex | None = None  # searched instead of the table, if given
 
@@ -94,39 +91,41 @@ class Predictor:
     ) -> Explanation:
         """The reasons for a triple; with something new in it, those of a graph into which that had been imported."""
         one = resolved_triple(head, relation, tail, self.entity_names, self.relation_names)
-        predictor, table = self._view(one.addition)
+        predictor, table = self._view(one.delta)
         return explain(predictor, table, one.head, one.relation, one.tail, asked, hide, nearest)
 
-    def vectors(self, entities: Sequence[EntityName]) -> Floats:
+    def vectors(self, entities: Sequence[EntityName]) -> Float32Array:
         """The vectors of entities, known or new, as candidates: (n, d)."""
         asked = [resolved_triple(one, None, None, self.entity_names, self.relation_names) for one in entities]
         return entity_vectors(self, asked)
 
-    def search(self, points: Floats, offsets: Numbers, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
+    def search(
+        self, query_embeddings: Float32Array, offsets: Int64Array, left_out: Int64Array, k: int
+    ) -> tuple[Float32Array, Int64Array]:
         """The k best candidates of each point (q, d) in the table, without the rows left_out[offsets[i] : …]."""
         if self.index is not None:
-            return self.index.search(self.model, self.table, points, offsets, left_out, k)
-        return top_answers(self.model, points, self.table, offsets, left_out, k)
+            return self.index.search(self.model, self.table, query_embeddings, offsets, left_out, k)
+        return top_answers(self.model, query_embeddings, self.table, offsets, left_out, k)
 
     def indexed(self) -> Predictor:
         """The same with an index in place of exact search: the one in the folder, or one that is built now."""
         place = None if self.folder is None else self.folder / HNSW
         if place is not None and place.is_dir():
             return replace(self, index=NearestIndex.open(place))
-        index = NearestIndex.built(self.model, self.table, self.sample_points())
+        index = NearestIndex.built(self.model, self.table, self.sample_query_embeddings())
         if place is not None and os.access(place.parent, os.W_OK):
             index.save(place, force=True)
         return replace(self, index=index)
 
     @torch.inference_mode()
-    def sample_points(self, count: int = MEASURED) -> Floats:
+    def sample_query_embeddings(self, count: int = MEASURED) -> Float32Array:
         """Points of questions like those that the graph answers, always the same ones: (count, d)."""
         triples = self.graph.all_triples()
         chosen = np.random.default_rng(0).integers(0, max(len(triples), 1), count if len(triples) else 0)
         queries = Queries.of(triples[chosen[: len(chosen) // 2]], len(self.graph.relations))
-        egos = self.visible.ego_graphs(self.model.ego, queries.centres, None)
-        _, points = self.model(self.visible.texts, queries.centres, egos, queries.labels, False)
-        found: Floats = points.float().cpu().numpy()
+        egos = self.context.ego_graphs(self.model.ego, queries.centres, None)
+        _, query_embeddings = self.model(self.context.texts, queries.centres, egos, queries.labels, False)
+        found: Float32Array = query_embeddings.float().cpu().numpy()
         return found
 
     def add(
@@ -135,36 +134,36 @@ class Predictor:
         triples: Sequence[tuple[EntityName, RelationName, EntityName]] = (),
     ) -> Predictor:
         """A new predictor whose graph has these entities and triples too; nothing is written, and this one stays."""
-        addition = resolved_addition(entities, triples, self.entity_names, self.relation_names)
-        if not addition:
+        delta = resolved_delta(entities, triples, self.entity_names, self.relation_names)
+        if not delta:
             return self
-        view, table = self._view(addition)
+        view, table = self._view(delta)
         return replace(view, table=table.copied(len(view.graph.entities)))
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> KnowledgeGraph:
         """Writes the graph, with what was added, as a new store."""
         return self.graph.save(path, force)
 
-    def _view(self, addition: Addition) -> tuple[Predictor, PatchedTable]:
+    def _view(self, delta: GraphDelta) -> tuple[Predictor, PatchedTable]:
         """A predictor of the graph with more in it, but for its table; and the table that would fit."""
-        if not addition:
+        if not delta:
             return self, PatchedTable(self.table, np.zeros(0, np.int64), self.table[:0])
-        graph = grown_graph(self.graph, addition)
-        triples: Triples = np.array(addition.triples, np.int32).reshape(-1, 3)
-        texts = self.visible.texts.extended(graph, self.model.tt.encoder)
-        neighbours = self.visible.neighbours.extended(triples, len(graph.entities), len(graph.relations))
+        graph = grown_graph(self.graph, delta)
+        triples: Triples = np.array(delta.triples, np.int32).reshape(-1, 3)
+        texts = self.context.texts.extended(graph, self.model.tt.encoder)
+        neighbours = self.context.neighbours.extended(triples, len(graph.entities), len(graph.relations))
         known = grown_answers(self.known, triples, len(graph.entities), len(graph.relations))
-        visible = Visible.counted(self.model, texts, neighbours, known)
-        changed = changed_rows(self.visible.neighbours, triples, graph, self.model)
-        table = PatchedTable(self.table, changed.astype(np.int64), keeping.embedded(self.model, visible, changed))
+        context = GraphContext.counted(self.model, texts, neighbours, known)
+        changed = changed_rows(self.context.neighbours, triples, graph, self.model)
+        table = PatchedTable(self.table, changed.astype(np.int64), answer_cache.embedded(self.model, context, changed))
         view = replace(
             self,
             graph=graph,
-            visible=visible,
+            context=context,
             known=known,
             calibration=None if self.calibration is None else self.calibration.bound(_ids(graph)),
-            entity_names=Names(graph.entities, "entity", base=self.entity_names),
-            relation_names=Names(graph.relations, "relation", base=self.relation_names),
+            entity_names=NameIndex(graph.entities, "entity", base=self.entity_names),
+            relation_names=NameIndex(graph.relations, "relation", base=self.relation_names),
             folder=None,
             index=None,
         )
@@ -176,9 +175,7 @@ class Predictor:
         return _ids(self.graph)
 
 
-def changed_rows(
-    neighbours: Neighbours, triples: Triples, graph: KnowledgeGraph, model: LinkPredictor
-) -> npt.NDArray[np.int32]:
+def changed_rows(neighbours: Neighbours, triples: Triples, graph: KnowledgeGraph, model: LinkPredictor) -> Int32Array:
     """The entities to embed once a graph has grown by some triples: new ones, and those whose ego-graph changed."""
     relations = len(graph.relations)
     added = edges_of(triples, relations, neighbours.directions)
@@ -196,24 +193,24 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         raise FnftgError(f"{folder.path} does not know its graph: name one with --graph.")
     model = from_pretrained(run).requires_grad_(False)
     opened = graph if isinstance(graph, KnowledgeGraph) else _opened(folder, graph)
-    kept = keeping.folder_of(folder.path, opened)
+    kept = answer_cache.folder_of(folder.path, opened)
     entities, relations = len(opened.entities), len(opened.relations)
-    texts = keeping.graph_texts(model, opened, kept)
+    texts = answer_cache.graph_texts(model, opened, kept)
     if model.votes.lookalikes:
         texts.recall_all(model.votes.most_lookalikes)
 
-    def made() -> tuple[Neighbours, KnownAnswers, Floats]:
+    def made() -> tuple[Neighbours, KnownAnswers, Float32Array]:
         triples = opened.all_triples()
         neighbours = Neighbours.of(triples, entities, relations, model.ego.directions)
         everyone = np.arange(entities, dtype=np.int32)
-        table = keeping.embedded(model, Visible(texts, neighbours), everyone)
+        table = answer_cache.embedded(model, GraphContext(texts, neighbours), everyone)
         return neighbours, KnownAnswers.of(triples, entities, relations), table
 
-    if keeping.kept(kept, lambda partial: keeping.write_answers(partial, opened, *made())):
+    if answer_cache.kept(kept, lambda partial: answer_cache.write_answers(partial, opened, *made())):
         assert kept is not None
-        neighbours = Neighbours.open(kept / keeping.NEIGHBOURS)
-        known = KnownAnswers(keeping.mapped(kept, keeping.KNOWN), entities, relations)
-        table = keeping.mapped(kept, keeping.TABLE)
+        neighbours = Neighbours.open(kept / answer_cache.NEIGHBOURS)
+        known = KnownAnswers(answer_cache.mapped(kept, answer_cache.KNOWN), entities, relations)
+        table = answer_cache.mapped(kept, answer_cache.TABLE)
     else:
         kept, (neighbours, known, table) = None, made()
     calibration = load_calibration(folder.path / CHECKPOINT if folder.is_run else folder.path)
@@ -221,12 +218,12 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         folder.path,
         model,
         opened,
-        Visible.counted(model, texts, neighbours, known),
+        GraphContext.counted(model, texts, neighbours, known),
         known,
         table,
         None if calibration is None else calibration.bound(_ids(opened)),
-        Names(opened.entities, "entity", kept),
-        Names(opened.relations, "relation", kept),
+        NameIndex(opened.entities, "entity", kept),
+        NameIndex(opened.relations, "relation", kept),
         kept,
     )
 
@@ -234,7 +231,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
 def _opened(folder: RunFolder, graph: Any) -> KnowledgeGraph:
     if graph is not None:
         return open_graph(graph)
-    updated = keeping.current_graph(folder.path)
+    updated = answer_cache.current_graph(folder.path)
     if updated is None:
         return folder.graph()
     if not updated.exists():

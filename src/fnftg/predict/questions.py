@@ -76,17 +76,17 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResolvedQuery:
     """A question with everything resolved to rows of its own view: of the graph and what the question adds to it."""
 
     head: int  # -1: asked for
     relation: int
     tail: int
-    addition: Addition
+    delta: GraphDelta
 
 
 @dataclass(frozen=True)
-class Addition:
+class GraphDelta:
     """What a question adds to a graph of N entities and R relations: rows N, N + 1, … and R, R + 1, …"""
 
     entities: tuple[NewEntity, ...] = ()

@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fnftg.arrays import Float32Array
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.predict.answering import Batch, Floats
-from fnftg.predict.questions import Asked
+from fnftg.predict.inference import QueryBatch
+from fnftg.predict.questions import ResolvedQuery
 
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
 
-def entity_vectors(predictor: Predictor, asked: Sequence[Asked]) -> Floats:
+def entity_vectors(predictor: Predictor, asked: Sequence[ResolvedQuery]) -> Float32Array:
     """Of the head of each, (n, d): from the table, or embedded now with what it brings along."""
     vectors = np.empty((len(asked), predictor.model.width), np.float32)
     new = [place for place, one in enumerate(asked) if one.head >= len(predictor.graph.entities)]
     old = [place for place, one in enumerate(asked) if one.head < len(predictor.graph.entities)]
     vectors[old] = predictor.table[[asked[place].head for place in old]]
     if new:
-        batch = Batch.of(predictor, [asked[place] for place in new])
+        batch = QueryBatch.of(predictor, [asked[place] for place in new])
         centres: list[Any] = []
         egos: list[EgoGraphs] = []
         for question, place in enumerate(new):

@@ -19,12 +19,11 @@ from typing import Any, Literal
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import AnyArray, BoolArray, Float64Array, Int64Array, IntArray
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, sha256
 
-Values = npt.NDArray[np.float64]
 Method = Literal["isotonic", "platt"]
 METHODS: tuple[Method, ...] = ("isotonic", "platt")
 FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 2  # 1: curves of the score
@@ -34,18 +33,18 @@ STEPS, CLOSE = 100, 1e-10  # of Newton's method: at most, and the step after whi
 UNCERTAIN = 1e-9  # the least probability that a curve gives, and 1 less it the most
 
 
-def rivals(best: npt.NDArray[Any], first: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def rivals(best: AnyArray, first: BoolArray) -> AnyArray:
     """The best score among the others, of candidates (q, k) of queries whose two best scores are given (q, 2): that of
     the second for the one that is `first` (q, k), that of the first for all others."""
     return np.where(first, best[:, 1:2], best[:, :1])
 
 
-def margins(scores: npt.NDArray[Any], rivals: npt.NDArray[Any]) -> Values:
+def margins(scores: AnyArray, rivals: AnyArray) -> Float64Array:
     """How far scores are above their best rivals', in one shape: NaN where there is no score (−∞, NaN), ∞ where there
     is a score but no rival, 0 between equals."""
     own, other = scores.astype(np.float64), rivals.astype(np.float64)
     with np.errstate(invalid="ignore"):  # ∞ − ∞
-        found: Values = np.where(own == other, 0.0, own - np.where(np.isnan(other), -np.inf, other))
+        found: Float64Array = np.where(own == other, 0.0, own - np.where(np.isnan(other), -np.inf, other))
     found[np.isnan(own) | (own == -np.inf)] = np.nan
     return found
 
@@ -54,14 +53,14 @@ def margins(scores: npt.NDArray[Any], rivals: npt.NDArray[Any]) -> Values:
 class Isotonic:
     """The best monotone fit: flat stretches, joined by straight lines, and flat beyond the first and the last."""
 
-    knots: Values  # (m,): ascending margins, the two ends of every stretch
-    values: Values  # (m,): their probabilities, never falling
+    knots: Float64Array  # (m,): ascending margins, the two ends of every stretch
+    values: Float64Array  # (m,): their probabilities, never falling
 
-    def __call__(self, margins: Values) -> Values:
+    def __call__(self, margins: Float64Array) -> Float64Array:
         return np.interp(margins, self.knots, self.values)
 
     @classmethod
-    def fitted(cls, margins: Values, hits: npt.NDArray[np.bool_]) -> Isotonic:
+    def fitted(cls, margins: Float64Array, hits: BoolArray) -> Isotonic:
         """Two answers are made up so that nothing is certain: one miss at the highest margin, one hit at the lowest."""
         distinct, place = np.unique(np.append(margins, [margins.max(), margins.min()]), return_inverse=True)
         hit = np.bincount(place, np.append(hits, [False, True]).astype(np.float64)).astype(np.float64)
@@ -78,12 +77,12 @@ class Platt:
     intercept: float
     widest: float  # margin that it was fitted on
 
-    def __call__(self, margins: Values) -> Values:
+    def __call__(self, margins: Float64Array) -> Float64Array:
         found = 0.5 * (1 + np.tanh((self.slope * np.minimum(margins, self.widest) + self.intercept) / 2))
         return np.clip(found, UNCERTAIN, 1 - UNCERTAIN)
 
     @classmethod
-    def fitted(cls, margins: Values, hits: npt.NDArray[np.bool_]) -> Platt:
+    def fitted(cls, margins: Float64Array, hits: BoolArray) -> Platt:
         """The likeliest curve for targets pulled in a little from 0 and 1 (Platt, 1999), by Newton's method."""
         positive = int(hits.sum())
         target = np.where(hits, (positive + 1) / (positive + 2), 1 / (len(hits) - positive + 2))
@@ -132,7 +131,7 @@ class Calibration:
         curves = self.tails if label < count else self.heads
         return curves.get(self.relations[label % count], self.everything)
 
-    def probabilities(self, margins: Values, labels: npt.NDArray[np.integer[Any]]) -> Values:
+    def probabilities(self, margins: Float64Array, labels: IntArray) -> Float64Array:
         """(q, k) margins of the candidates of queries with these labels (q,): (q, k), 0 for NaN and −∞."""
         found = np.zeros(margins.shape)
         there = margins > -np.inf  # not so of NaN
@@ -161,9 +160,9 @@ class Calibration:
 
 
 def fit(
-    margins: Values,
-    hits: npt.NDArray[np.bool_],
-    labels: npt.NDArray[np.integer[Any]],
+    margins: Float64Array,
+    hits: BoolArray,
+    labels: IntArray,
     relations: Sequence[str],
     method: Method = "isotonic",
     about: Mapping[str, Any] | None = None,
@@ -195,7 +194,7 @@ def fit(
 
 
 @numba.njit(nogil=True, cache=True)
-def pool_adjacent_violators(totals: Values, weights: Values) -> tuple[npt.NDArray[np.int64], Values]:
+def pool_adjacent_violators(totals: Float64Array, weights: Float64Array) -> tuple[Int64Array, Float64Array]:
     """The never-falling means nearest to totals / weights (n,), in squares: where each stretch starts, its mean."""
     starts = np.empty(len(totals), np.int64)
     sums, sizes = np.empty(len(totals)), np.empty(len(totals))

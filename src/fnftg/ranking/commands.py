@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import print_json, print_table, say
+from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
 from fnftg.kg.datasets import data_home
@@ -75,7 +75,7 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
         run.kept(graph, chosen.split, rules, lambda: found, anew=True)
     if chosen.save_ranks:
         save_ranks(ranking, graph, chosen.save_ranks, chosen.force)
-        say(f"{ranking.ranks.size:,} ranks are in {chosen.save_ranks}.")
+        log(f"{ranking.ranks.size:,} ranks are in {chosen.save_ranks}.")
     if chosen.pykeen:
         print_json(pykeen_metrics(ranking.better, ranking.equal, ranking.others + 1))
     elif chosen.json:
@@ -116,7 +116,7 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         run.kept(graph, chosen.split, PROTOCOLS["statik"], lambda: main, anew=True)
     folder = chosen.output or run.path / "report"
     write_report(run, found, folder)
-    say(f"The report is {folder / 'index.html'}; its pictures lie beside it.")
+    log(f"The report is {folder / 'index.html'}; its pictures lie beside it.")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

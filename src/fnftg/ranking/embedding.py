@@ -12,33 +12,33 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array, Int32Array
 from fnftg.console import progress
+from fnftg.ego.config import EgoConfig
 from fnftg.ego.sampling import Hidden
 from fnftg.kg.graph import Triples
-from fnftg.models.predictor import EgoConfig, LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.ranking.processes import Processes
-from fnftg.ranking.queries import Integers, Queries
+from fnftg.ranking.queries import Queries
 
-Floats = npt.NDArray[np.float32]
 MOST_CENTRES = 4_096  # embedded at a time
 COPIES = 16  # vectors of an edge's width that a model holds for it while it embeds
 
 
 def candidate_table(
-    model: LinkPredictor, visible: Visible, candidates: Integers, memory: int, processes: Processes
-) -> Floats:
+    model: LinkPredictor, context: GraphContext, candidates: Int32Array, memory: int, processes: Processes
+) -> Float32Array:
     """The vectors of the candidates (n, d): in memory as far as half of it goes, else in a temporary file."""
     shape = (len(candidates), model.width)
     on_disk = 4 * shape[0] * shape[1] > memory // 2
     file = tempfile.TemporaryFile(prefix="fnftg-candidates-") if on_disk else None  # noqa: SIM115 (mapped below)
-    table: Floats = np.empty((0 if on_disk else shape[0], shape[1]), np.float32)
+    table: Float32Array = np.empty((0 if on_disk else shape[0], shape[1]), np.float32)
     with progress("Embedding candidates", len(candidates), "entities") as advance:
-        for part in parts(model.ego, visible, candidates, model.width, memory // 8):
+        for part in parts(model.ego, context, candidates, model.width, memory // 8):
             own = candidates[part][processes.share(part.stop - part.start)]
-            egos = visible.ego_graphs(model.ego, own, None)
-            found, _ = model(visible.texts, own, egos, None, True)
+            egos = context.ego_graphs(model.ego, own, None)
+            found, _ = model(context.texts, own, egos, None, True)
             assert found is not None
             vectors = processes.gathered(found.float().cpu().numpy(), part.stop - part.start)
             if file is None:
@@ -54,28 +54,28 @@ def candidate_table(
 
 def triple_vectors(
     model: LinkPredictor,
-    visible: Visible,
+    context: GraphContext,
     triples: Triples,
     hidden: Literal["target", "pair"],
     memory: int,
-) -> tuple[Floats, Floats]:
+) -> tuple[Float32Array, Float32Array]:
     """For the queries of triples (m, 3): their points and the vectors of their true answers, (2m, d) each."""
-    queries, half = Queries.of(triples, visible.texts.relations), len(triples)
-    points = np.empty((2 * half, model.width), np.float32)
-    ends = np.empty_like(points)
-    for part in parts(model.ego, visible, queries.centres, model.width, memory):
+    queries, half = Queries.of(triples, context.texts.relations), len(triples)
+    query_embeddings = np.empty((2 * half, model.width), np.float32)
+    ends = np.empty_like(query_embeddings)
+    for part in parts(model.ego, context, queries.centres, model.width, memory):
         centres, labels = queries.centres[part], queries.labels[part]
-        egos = visible.ego_graphs(model.ego, centres, Hidden(queries.answers[part], labels, hidden))
-        found, asked = model(visible.texts, centres, egos, labels, True)
+        egos = context.ego_graphs(model.ego, centres, Hidden(queries.answers[part], labels, hidden))
+        found, asked = model(context.texts, centres, egos, labels, True)
         assert found is not None and asked is not None
-        points[part], ends[part] = asked.float().cpu().numpy(), found.float().cpu().numpy()
-    return points, np.concatenate([ends[half:], ends[:half]])  # the answer of the tail query is the tail
+        query_embeddings[part], ends[part] = asked.float().cpu().numpy(), found.float().cpu().numpy()
+    return query_embeddings, np.concatenate([ends[half:], ends[:half]])  # the answer of the tail query is the tail
 
 
-def parts(ego: EgoConfig, visible: Visible, centres: Integers, width: int, memory: int) -> Iterator[slice]:
+def parts(ego: EgoConfig, context: GraphContext, centres: Int32Array, width: int, memory: int) -> Iterator[slice]:
     """Consecutive parts of the centres whose ego-graphs fit into the memory, none of them empty."""
-    offsets = visible.neighbours.offsets
-    edges = np.minimum(offsets[centres + 1] - offsets[centres], ego.limit_at_evaluation)  # (n,)
+    offsets = context.neighbours.offsets
+    edges = np.minimum(offsets[centres + 1] - offsets[centres], ego.num_neighbours_at_evaluation)  # (n,)
     most = max(memory // (4 * width * COPIES), 1)
     costs = np.maximum(1 + edges * (1 if ego.hops == 1 else 1 + ego.second_limit), -(-most // MOST_CENTRES))
     group = (np.cumsum(costs) - 1) // most

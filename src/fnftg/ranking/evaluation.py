@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
 from fnftg.console import progress
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.models.predictor import LinkPredictor, Visible
-from fnftg.ranking.counting import Counts
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.ranking.embedding import candidate_table, triple_vectors
-from fnftg.ranking.extras import counts_with, vote_extras
+from fnftg.ranking.evidence_scores import counts_with, vote_extras
 from fnftg.ranking.metrics import mean_ranks, metric_values, named
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
-from fnftg.ranking.queries import Filter, Integers, Numbers, Queries, loopless
+from fnftg.ranking.queries import Filter, Queries, no_self_answers
+from fnftg.ranking.rank_counts import Counts
 from fnftg.text.transformer import GraphTexts
 
 MEMORY = 1 << 30  # bytes that ranking may use beside the model, the graph and its texts
@@ -34,21 +34,21 @@ class Ranking:
     """The outcome for each triple: row 0 asks for its tail, row 1 for its head."""
 
     triples: Triples  # (m, 3)
-    better: Numbers  # (2, m): candidates that are no known answers and score better than the true one
-    equal: Numbers  # (2, m): and those that score exactly as well
-    known: Numbers  # (2, m): other candidates that the filter took out, known answers above all
-    scores: npt.NDArray[np.float32]  # (2, m): of the true answers
-    candidates: Integers  # (n,)
+    better: Int64Array  # (2, m): candidates that are no known answers and score better than the true one
+    equal: Int64Array  # (2, m): and those that score exactly as well
+    known: Int64Array  # (2, m): other candidates that the filter took out, known answers above all
+    scores: Float32Array  # (2, m): of the true answers
+    candidates: Int32Array  # (n,)
     split: str
     protocol: Protocol
     seconds: float
 
     @property
-    def ranks(self) -> npt.NDArray[np.float64]:  # (2, m)
+    def ranks(self) -> Float64Array:  # (2, m)
         return mean_ranks(self.better, self.equal)
 
     @property
-    def others(self) -> Numbers:
+    def others(self) -> Int64Array:
         """How many candidates each answer (2, m) was compared with."""
         return len(self.candidates) - 1 - self.known
 
@@ -88,11 +88,11 @@ def rank_split(
     the candidates are and which answers are known does not depend on that choice."""
     started = time.perf_counter()
     triples = chosen_triples(graph, split, sample, relations)
-    visible = Visible.of(model, texts, protocol.visible_triples(graph, split))
+    context = GraphContext.of(model, texts, protocol.visible_triples(graph, split))
     candidates = protocol.candidate_entities(graph, split)
     filter = answer_filter(model, graph, candidates)
     counts = rank_triples(
-        model, visible, triples, candidates, filter, protocol.hidden, memory, processes or Processes()
+        model, context, triples, candidates, filter, protocol.hidden, memory, processes or Processes()
     )
     offsets, _ = filter(Queries.of(triples, len(graph.relations)))
     shape = (2, len(triples))
@@ -109,10 +109,10 @@ def rank_split(
     )
 
 
-def answer_filter(model: LinkPredictor, graph: KnowledgeGraph, candidates: Integers) -> Filter:
+def answer_filter(model: LinkPredictor, graph: KnowledgeGraph, candidates: Int32Array) -> Filter:
     """The answers of all splits, and what is none to this model."""
     known = KnownAnswers.of(graph.all_triples(), len(graph.entities), len(graph.relations))
-    return Filter.of(known, candidates, False if model.loops else loopless(graph))
+    return Filter.of(known, candidates, False if model.allow_self_answers else no_self_answers(graph))
 
 
 def chosen_triples(
@@ -133,9 +133,9 @@ def chosen_triples(
 @torch.inference_mode()
 def rank_triples(
     model: LinkPredictor,
-    visible: Visible,
+    context: GraphContext,
     triples: Triples,
-    candidates: Integers,
+    candidates: Int32Array,
     filter: Filter,
     hidden: Literal["target", "pair"],
     memory: int = MEMORY,
@@ -146,7 +146,7 @@ def rank_triples(
         raise FnftgError(f"A memory of {memory:,} bytes is too little to rank in: give at least 16 MB.")
     was_training = model.training
     model.eval()
-    table = candidate_table(model, visible, candidates, memory, processes)
+    table = candidate_table(model, context, candidates, memory, processes)
     own = triples[processes.share(len(triples))]
     in_memory = not isinstance(table, np.memmap)
     step = ROUND if in_memory else max(memory // 8 // (16 * model.width), 1)  # rounds read the table, from disk or not
@@ -154,14 +154,14 @@ def rank_triples(
     with progress("Ranking", len(own), "triples") as advance:
         for start in range(0, len(own), step):
             part = own[start : start + step]
-            points, true_vectors = triple_vectors(model, visible, part, hidden, memory // 8)
+            query_embeddings, answer_embeddings = triple_vectors(model, context, part, hidden, memory // 8)
             queries = Queries.of(part, filter.known.relations)
             asked = queries.centres, queries.labels, hidden, queries.answers
-            extras = vote_extras(model, visible, *asked).among(filter.row_of)
-            compared = (model, points, true_vectors, filter.row_of[queries.answers], table)
+            extras = vote_extras(model, context, *asked).among(filter.row_of)
+            compared = (model, query_embeddings, answer_embeddings, filter.row_of[queries.answers], table)
             offsets, known = filter(queries)
             counts = counts_with(extras, *compared, offsets, known, memory // 4)
-            refused = filter.loopless[queries.labels] & (queries.centres == queries.answers)
+            refused = filter.no_self_answers[queries.labels] & (queries.centres == queries.answers)
             others = len(candidates) - np.diff(offsets)
             rounds.append(
                 Counts(
@@ -173,7 +173,7 @@ def rank_triples(
             advance(len(part))
     model.train(was_training)
 
-    def whole(name: str) -> npt.NDArray[Any]:
+    def whole(name: str) -> AnyArray:
         halves = [getattr(counts, name).reshape(2, -1) for counts in rounds]
         share = np.concatenate(halves, axis=1) if halves else np.zeros((2, 0), np.int64)
         return processes.gathered(np.ascontiguousarray(share.T), len(triples)).T.ravel()

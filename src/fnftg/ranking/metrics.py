@@ -10,23 +10,21 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float64Array, Int64Array
 from fnftg.errors import FnftgError
 
 Ties = Literal["mean", "expected"]
-Values = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
 KS = (1, 3, 10)
 NAMES = ("mrr", *(f"hits@{k}" for k in KS))
 RESAMPLES, AT_ONCE = 1_000, 1 << 21  # bootstrap samples, and triples drawn at a time
 
 
-def mean_ranks(better: Numbers, equal: Numbers) -> Values:
+def mean_ranks(better: Int64Array, equal: Int64Array) -> Float64Array:
     return 1 + better + equal / 2
 
 
-def metric_values(better: Numbers, equal: Numbers, ties: Ties = "mean") -> Values:
+def metric_values(better: Int64Array, equal: Int64Array, ties: Ties = "mean") -> Float64Array:
     """The share of each answer in each metric: (…) counts → (…, 4), in the order of NAMES."""
     if ties not in ("mean", "expected"):
         raise FnftgError(f"Ties are {ties!r}: choose mean or expected.")
@@ -39,18 +37,18 @@ def metric_values(better: Numbers, equal: Numbers, ties: Ties = "mean") -> Value
     return np.stack([(sums[better + tied] - sums[better]) / tied, *hits], axis=-1)
 
 
-def harmonic_numbers(most: int) -> Values:
+def harmonic_numbers(most: int) -> Float64Array:
     """1 + 1/2 + … + 1/n for n = 0, …, most."""
     return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
 
 
-def named(values: Values) -> dict[str, float]:
+def named(values: Float64Array) -> dict[str, float]:
     """The mean of each metric over all answers: (…, 4) → {mrr, hits@1, hits@3, hits@10}."""
     means = values.reshape(-1, len(NAMES)).mean(axis=0)
     return dict(zip(NAMES, means.tolist(), strict=True))
 
 
-def intervals(values: Values, seed: int = 0) -> dict[str, list[float]]:
+def intervals(values: Float64Array, seed: int = 0) -> dict[str, list[float]]:
     """Bootstrap 95 % intervals of the means, drawing triples (both questions of a triple stay together):
     values (m, 4) → {mrr: [low, high], …}."""
     generator, step = np.random.default_rng(seed), max(1, AT_ONCE // len(values))
@@ -64,7 +62,7 @@ def intervals(values: Values, seed: int = 0) -> dict[str, list[float]]:
     return dict(zip(NAMES, bounds.tolist(), strict=True))
 
 
-def pykeen_metrics(better: Numbers, equal: Numbers, candidates: Numbers) -> dict[str, Any]:
+def pykeen_metrics(better: Int64Array, equal: Int64Array, candidates: Int64Array) -> dict[str, Any]:
     """PyKEEN's nested result, {side: {rank type: {metric: value}}}, of (2, m) counts: tails, then heads.
 
     `candidates` are those that were ranked, the answer among them."""
@@ -80,7 +78,7 @@ def pykeen_metrics(better: Numbers, equal: Numbers, candidates: Numbers) -> dict
     return result
 
 
-def _pykeen_side(ranks: Values | Numbers, expected: float | None = None) -> dict[str, float]:
+def _pykeen_side(ranks: Float64Array | Int64Array, expected: float | None = None) -> dict[str, float]:
     mean = float(ranks.mean())
     found = {
         "count": float(ranks.size),

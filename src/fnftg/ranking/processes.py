@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed
 
-Array = npt.NDArray[Any]
+from fnftg.arrays import AnyArray
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Processes:
         rank = self.rank if rank is None else rank
         return slice(size * rank // self.count, size * (rank + 1) // self.count)
 
-    def gathered(self, own: Array, size: int) -> Array:
+    def gathered(self, own: AnyArray, size: int) -> AnyArray:
         """The shares of all processes, in order: own is the share of this one, (its share of size, …) → (size, …)."""
         if self.count == 1:
             return own

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError
 from fnftg.kg.blocks import split_rank
 from fnftg.kg.graph import KnowledgeGraph, Triples
@@ -45,7 +45,7 @@ class Protocol:
             return graph.triples(split)
         return np.concatenate([graph.splits[name] for name in self._up_to(graph, split)])
 
-    def candidate_entities(self, graph: KnowledgeGraph, split: str) -> npt.NDArray[np.int32]:
+    def candidate_entities(self, graph: KnowledgeGraph, split: str) -> Int32Array:
         if self.candidates == "transfer":
             return entities_of(graph.triples(split))
         return entities_of(np.concatenate([graph.splits[name] for name in self._up_to(graph, split)]))

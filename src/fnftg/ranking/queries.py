@@ -5,23 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.arrays import BoolArray, Int32Array, Int64Array
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.kg.graph import KnowledgeGraph, Triples
-
-Integers = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.int64]
-Truths = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Queries:
     """Both questions of each triple: first all tails, then all heads."""
 
-    centres: Integers  # (q,): h, then t
-    labels: Integers  # (q,): r, then R + r
-    answers: Integers  # (q,): t, then h
+    centres: Int32Array  # (q,): h, then t
+    labels: Int32Array  # (q,): r, then R + r
+    answers: Int32Array  # (q,): t, then h
 
     @classmethod
     def of(cls, triples: Triples, relations: int) -> Queries:
@@ -39,25 +35,27 @@ class Filter:
     about, where that is no answer."""
 
     known: KnownAnswers
-    row_of: Numbers  # (entities,): the row of each entity among the candidates, -1 for others
-    loopless: Truths  # (2R,): labels to which no entity is its own answer
+    row_of: Int64Array  # (entities,): the row of each entity among the candidates, -1 for others
+    no_self_answers: BoolArray  # (2R,): labels to which no entity is its own answer
 
     @classmethod
-    def of(cls, known: KnownAnswers, candidates: Integers, loopless: Truths | bool = False) -> Filter:
+    def of(cls, known: KnownAnswers, candidates: Int32Array, no_self_answers: BoolArray | bool = False) -> Filter:
         row_of = np.full(known.entities, -1)
         row_of[candidates] = np.arange(len(candidates))
-        return cls(known, row_of, np.broadcast_to(loopless, 2 * known.relations))
+        return cls(known, row_of, np.broadcast_to(no_self_answers, 2 * known.relations))
 
-    def __call__(self, queries: Queries) -> tuple[Numbers, Numbers]:
+    def __call__(self, queries: Queries) -> tuple[Int64Array, Int64Array]:
         """The rows of each query's answers, the target among them: those of query i at offsets[i] to offsets[i + 1]."""
-        offsets, entities = self.known.with_itself(queries.centres, queries.labels, self.loopless[queries.labels])
+        offsets, entities = self.known.with_itself(
+            queries.centres, queries.labels, self.no_self_answers[queries.labels]
+        )
         rows = self.row_of[entities]
         listed = rows >= 0
         return np.concatenate([[0], np.cumsum(listed)])[offsets], rows[listed]
 
 
-def loopless(graph: KnowledgeGraph) -> Truths:
+def no_self_answers(graph: KnowledgeGraph) -> BoolArray:
     """The labels (2R,) of relations that lead from no entity to itself in train."""
     heads, relations, tails = graph.triples("train").T
-    loops = np.bincount(relations[heads == tails], minlength=len(graph.relations))
-    return np.tile(loops == 0, 2)
+    allow_self_answers = np.bincount(relations[heads == tails], minlength=len(graph.relations))
+    return np.tile(allow_self_answers == 0, 2)

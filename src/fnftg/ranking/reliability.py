@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import AnyArray, BoolArray, Float32Array, Float64Array, Int32Array
 from fnftg.console import progress
-from fnftg.ego.answers import KnownAnswers
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.files import sha256
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.models.predictor import LinkPredictor, Visible
-from fnftg.ranking.answers import pair_scores, top_answers
-from fnftg.ranking.calibration import FILE, Calibration, Values, load, margins, rivals
-from fnftg.ranking.embedding import Floats, candidate_table, triple_vectors
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.ranking.calibration import FILE, Calibration, load, margins, rivals
+from fnftg.ranking.embedding import candidate_table, triple_vectors
 from fnftg.ranking.evaluation import MEMORY, ROUND, chosen_triples
-from fnftg.ranking.extras import best_with, vote_extras
+from fnftg.ranking.evidence_scores import best_with, vote_extras
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
-from fnftg.ranking.queries import Filter, Integers, Queries
+from fnftg.ranking.queries import Filter, Queries
+from fnftg.ranking.search import pair_scores, top_answers
 from fnftg.text.transformer import GraphTexts
 
 BINS = 15  # of equal width, over [0, 1]
@@ -39,10 +39,10 @@ class Predictions:
     """The best k candidates of each query, best first, −∞ where there are fewer. Other known answers are left out, and
     the entity itself that is asked about, as in prediction."""
 
-    scores: Floats  # (q, k)
-    margins: Values  # (q, k): over the best of the query's other candidates
-    hits: npt.NDArray[np.bool_]  # (q, k): the true answer, which no list has more than once
-    labels: Integers  # (q,): relation labels in [0, 2R)
+    scores: Float32Array  # (q, k)
+    margins: Float64Array  # (q, k): over the best of the query's other candidates
+    hits: BoolArray  # (q, k): the true answer, which no list has more than once
+    labels: Int32Array  # (q,): relation labels in [0, 2R)
 
 
 @torch.inference_mode()
@@ -60,22 +60,22 @@ def predictions(
     """As ranking sees the split: the true answer is scored with the target hidden, and joins the best of the others."""
     triples = chosen_triples(graph, split, sample, relations)
     entities, count = len(graph.entities), len(graph.relations)
-    visible = Visible.of(model, texts, protocol.visible_triples(graph, split))
+    context = GraphContext.of(model, texts, protocol.visible_triples(graph, split))
     candidates = protocol.candidate_entities(graph, split)
-    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates, loopless=True)
-    table = candidate_table(model.eval(), visible, candidates, memory, Processes())
+    filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates, no_self_answers=True)
+    table = candidate_table(model.eval(), context, candidates, memory, Processes())
     rounds = []
     with progress("Ranking", len(triples), "triples") as advance:
         for start in range(0, len(triples), ROUND):
             part = triples[start : start + ROUND]
-            points, true_vectors = triple_vectors(model, visible, part, protocol.hidden, memory // 8)
+            query_embeddings, answer_embeddings = triple_vectors(model, context, part, protocol.hidden, memory // 8)
             queries = Queries.of(part, count)
             asked = queries.centres, queries.labels, protocol.hidden, queries.answers
-            extras = vote_extras(model, visible, *asked).among(filter.row_of)
-            search = partial(top_answers, model, points, table, k=k + 1, memory=memory // 4)
-            others, _ = best_with(extras, model, points, table, *filter(queries), search)
-            rows = np.arange(len(points))
-            true = pair_scores(model, points, true_vectors, rows, rows)
+            extras = vote_extras(model, context, *asked).among(filter.row_of)
+            search = partial(top_answers, model, query_embeddings, table, k=k + 1, memory=memory // 4)
+            others, _ = best_with(extras, model, query_embeddings, table, *filter(queries), search)
+            rows = np.arange(len(query_embeddings))
+            true = pair_scores(model, query_embeddings, answer_embeddings, rows, rows)
             true += extras.added_to(filter.row_of[queries.answers])
             rounds.append(with_answer(others, true, queries.labels))
             advance(len(part))
@@ -84,7 +84,7 @@ def predictions(
     )
 
 
-def with_answer(others: Floats, own: Floats, labels: Integers) -> Predictions:
+def with_answer(others: Float32Array, own: Float32Array, labels: Int32Array) -> Predictions:
     """The best k of the true answer's score (q,), which stands behind its equals, and of the k + 1 best others'."""
     k = others.shape[1] - 1
     scores = np.nan_to_num(np.column_stack([others, own]), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
@@ -94,7 +94,7 @@ def with_answer(others: Floats, own: Floats, labels: Integers) -> Predictions:
     return Predictions(scores[:, :k], over[:, :k], order[:, :k] == k + 1, labels)
 
 
-def softmax(scores: npt.NDArray[Any]) -> Values:
+def softmax(scores: AnyArray) -> Float64Array:
     """The model's own confidence in each of k candidates: (q, k) → (q, k), 0 for what has no score."""
     shifted = scores.astype(np.float64) - np.maximum(scores.max(axis=1, keepdims=True), -1e38)
     powers = np.exp(shifted)
@@ -139,7 +139,7 @@ def measured(found: Predictions, calibration: Calibration) -> dict[str, Any]:
     return values
 
 
-def reliability(probabilities: Values, hits: npt.NDArray[np.bool_]) -> tuple[float, list[dict[str, Any]]]:
+def reliability(probabilities: Float64Array, hits: BoolArray) -> tuple[float, list[dict[str, Any]]]:
     """Predictions (n,) in bins by their probability: the mean gap between what was said and how often it came true."""
     place = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(place, minlength=BINS)

@@ -10,15 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.arrays import BoolArray, Float64Array, Int32Array
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.files import new_file
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.statistics import entities_of
-from fnftg.models.predictor import LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.baselines import degree_counts, frequency_counts, random_values
 from fnftg.ranking.evaluation import MEMORY, Ranking, rank_split
-from fnftg.ranking.metrics import Ties, Values, intervals, metric_values, named
+from fnftg.ranking.metrics import Ties, intervals, metric_values, named
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.protocols import protocol as protocol_named
 from fnftg.ranking.queries import Filter
@@ -91,7 +92,7 @@ def results(ranking: Ranking, graph: KnowledgeGraph, ties: Ties = "mean") -> dic
     }
 
 
-def rank_histogram(ranks: Values) -> dict[str, int]:
+def rank_histogram(ranks: Float64Array) -> dict[str, int]:
     """How many answers have the rank 1, above it up to 3, up to 10, up to 30, …: {"1": …, "3": …}."""
     bounds = [lead * 10**power for power in range(len(str(int(ranks.max()))) + 1) for lead in (1, 3)]
     bounds = bounds[: int(np.searchsorted(bounds, ranks.max())) + 1]
@@ -99,16 +100,16 @@ def rank_histogram(ranks: Values) -> dict[str, int]:
     return {str(bound): int(count) for bound, count in zip(bounds, counts, strict=True)}
 
 
-def group(values: Values) -> dict[str, Any]:
+def group(values: Float64Array) -> dict[str, Any]:
     """The metrics of some triples (m, 4) with their intervals."""
     return {**named(values), "intervals": intervals(values), "triples": len(values)}
 
 
-def grouped(values: Values, masks: dict[str, npt.NDArray[np.bool_]]) -> dict[str, Any]:
+def grouped(values: Float64Array, masks: dict[str, BoolArray]) -> dict[str, Any]:
     return {name: group(values[mask]) for name, mask in masks.items() if mask.any()}
 
 
-def by_frequency(relation: npt.NDArray[np.int32]) -> list[int]:
+def by_frequency(relation: Int32Array) -> list[int]:
     rows, counts = np.unique(relation, return_counts=True)
     return [int(row) for row in rows[np.argsort(-counts, kind="stable")]]
 
@@ -124,10 +125,10 @@ def relation_categories(triples: Triples, relations: int) -> npt.NDArray[np.str_
 
 def baselines(ranking: Ranking, graph: KnowledgeGraph, ties: Ties) -> dict[str, Any]:
     protocol, relations = ranking.protocol, len(graph.relations)
-    visible = protocol.visible_triples(graph, ranking.split)
+    context = protocol.visible_triples(graph, ranking.split)
     known = KnownAnswers.of(graph.all_triples(), len(graph.entities), relations)
     filter = Filter.of(known, ranking.candidates)
-    asked = (ranking.triples, visible, filter, ranking.candidates)
+    asked = (ranking.triples, context, filter, ranking.candidates)
     return {
         "random": named(random_values(ranking.others)),
         "degree": named(metric_values(*degree_counts(*asked, protocol.hidden, relations), ties)),

@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 import fnftg
 from fnftg.errors import FnftgError
 from fnftg.predict.predictor import Predictor
-from fnftg.predict.questions import Asked
+from fnftg.predict.questions import ResolvedQuery
 from fnftg.predict.vectors import entity_vectors
 from fnftg.serve import asking, entities, schemas
 from fnftg.serve.batching import Batcher, Questions
@@ -157,12 +157,12 @@ def add_questions(app: FastAPI, rooms: Rooms) -> None:
         return await rooms.computed(partial(embedded, predictor, asked), request)
 
 
-def embedded(predictor: Predictor, asked: list[Asked]) -> dict[str, Any]:
+def embedded(predictor: Predictor, asked: list[ResolvedQuery]) -> dict[str, Any]:
     vectors, ids = entity_vectors(predictor, asked), predictor.graph.entities.ids
     return {
         "width": vectors.shape[1],
         "vectors": [
-            {"id": one.addition.ids[0] if one.addition else ids[one.head], "vector": vector}
+            {"id": one.delta.ids[0] if one.delta else ids[one.head], "vector": vector}
             for one, vector in zip(asked, vectors.tolist(), strict=True)
         ],
     }

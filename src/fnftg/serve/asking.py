@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from fnftg.errors import FnftgError
-from fnftg.predict.naming import Names
+from fnftg.predict.entity_linking import resolved, resolved_triple
+from fnftg.predict.name_index import NameIndex
 from fnftg.predict.predictor import Predictor
-from fnftg.predict.questions import Asked
-from fnftg.predict.resolving import resolved, resolved_triple
+from fnftg.predict.questions import ResolvedQuery
 from fnftg.serve.errors import Refusal
 from fnftg.serve.schemas import EmbedBody, ExplainBody, NewEntityBody, NewRelationBody, PredictBody, meant
 
 
-def questions(body: PredictBody, predictor: Predictor) -> list[Asked]:
+def questions(body: PredictBody, predictor: Predictor) -> list[ResolvedQuery]:
     found = []
     for place, query in enumerate(body.queries):
         try:
@@ -33,7 +33,7 @@ def check_triple(body: ExplainBody, predictor: Predictor) -> None:
         raise refusal(error, predictor, "", parts) from error
 
 
-def entities(body: EmbedBody, predictor: Predictor) -> list[Asked]:
+def entities(body: EmbedBody, predictor: Predictor) -> list[ResolvedQuery]:
     found = []
     for place, entity in enumerate(body.entities):
         try:
@@ -54,7 +54,7 @@ def refusal(error: FnftgError, predictor: Predictor, place: str, parts: dict[str
     new = {name for _, kind, name in named if kind == "new"}
     for field, kind, name in named:
         if kind != "new" and name not in new:
-            names: Names = predictor.relation_names if kind == "relation" else predictor.entity_names
+            names: NameIndex = predictor.relation_names if kind == "relation" else predictor.entity_names
             try:
                 names.row(name)
             except FnftgError as missing:

@@ -19,8 +19,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from fnftg.errors import FnftgError
-from fnftg.predict.answering import answered
-from fnftg.predict.questions import Asked
+from fnftg.predict.inference import answered
+from fnftg.predict.questions import ResolvedQuery
 from fnftg.serve.errors import Refusal
 from fnftg.serve.loading import Served
 from fnftg.serve.metrics import CLIENT_GONE, Metrics
@@ -35,7 +35,7 @@ class Questions:
     """The queries of one request, resolved."""
 
     served: Served
-    asked: Sequence[Asked]
+    asked: Sequence[ResolvedQuery]
     k: int
     known: bool
 
@@ -48,8 +48,8 @@ class Questions:
     def words(self) -> int:
         """Of the texts that have to be encoded, as far as the model reads them."""
         limit = self.served.predictor.model.config.text.words
-        new = [entity.text for one in self.asked for entity in one.addition.entities]
-        new += [relation.text for one in self.asked for relation in one.addition.relations]
+        new = [entity.text for one in self.asked for entity in one.delta.entities]
+        new += [relation.text for one in self.asked for relation in one.delta.relations]
         return sum(min(len(text.split(None, limit)), limit) for text in new)
 
 

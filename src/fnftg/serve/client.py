@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import httpx
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array
 from fnftg.errors import FnftgError
 from fnftg.predict.questions import Answer, EntityName, NewEntity, Question, Relation, RelationName
 
@@ -68,7 +68,7 @@ class Client:
         triple = as_json(head, relation, tail)
         return self._post("/v1/explain", {**triple, "asked": asked, "hide": hide, "nearest": nearest})
 
-    def embed(self, entities: Sequence[EntityName]) -> npt.NDArray[np.float32]:
+    def embed(self, entities: Sequence[EntityName]) -> Float32Array:
         """The vectors of up to 32 entities: (n, d)."""
         found = self._post("/v1/embed", {"entities": [as_json(entity)["head"] for entity in entities]})
         vectors = [one["vector"] for one in found["vectors"]]

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import Any
 
-from fnftg.console import say
+from fnftg.console import log
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import examples
 from fnftg.predict.commands.arguments import add_run
@@ -52,7 +52,7 @@ With a token every route but /healthz and /readyz asks for it: as Authorization:
     if token is not None and not (token.isascii() and token.strip().isprintable()):
         raise FnftgError("The token cannot be sent in a header: use letters without accents, digits and signs.")
     if token is None and chosen.host not in HERE:
-        say(f"Warning: whoever reaches {chosen.host} can use this server: give it a token with {TOKEN}.")
+        log(f"Warning: whoever reaches {chosen.host} can use this server: give it a token with {TOKEN}.")
     try:
         from fnftg.serve.options import Options
         from fnftg.serve.running import run

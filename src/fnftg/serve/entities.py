@@ -39,7 +39,7 @@ def surroundings(predictor: Predictor, row: int, limit: int) -> dict[str, Any]:
 
 def all_relations(predictor: Predictor) -> list[dict[str, Any]]:
     """The most frequent first."""
-    vocabulary, counts = predictor.graph.relations, predictor.visible.neighbours.frequencies
+    vocabulary, counts = predictor.graph.relations, predictor.context.neighbours.frequencies
     order = np.argsort(-counts, kind="stable").tolist()
     return [{**named(vocabulary, row), "triples": int(counts[row])} for row in order]
 

@@ -56,7 +56,7 @@ def loaded(options: Options) -> Served:
         predictor = predictor.indexed()
     for names in (predictor.entity_names, predictor.relation_names):
         _ = names.table  # open: a newer checkpoint's answers take the place of these files
-    _ = predictor.visible.neighbours.frequencies
+    _ = predictor.context.neighbours.frequencies
     if len(predictor.graph.entities) and len(predictor.graph.relations):
         predictor.many([Question(0, 0)], 1)
     if sha256(weights) != before:

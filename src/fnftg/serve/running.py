@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 from uvicorn.supervisors.multiprocess import Multiprocess
 
-from fnftg.console import say
+from fnftg.console import log
 from fnftg.errors import FnftgError
 from fnftg.serve.app import make_app
 from fnftg.serve.loading import bump_generation, loaded
@@ -36,7 +36,7 @@ def run(options: Options, host: str, port: int, workers: int = 1) -> None:
     """Until a signal stops it: SIGTERM ends well, Ctrl-C raises `KeyboardInterrupt`, both after the last request."""
     bound = listening(host, port)
     shown = f"[{host}]" if ":" in host else host
-    say(f"Serving {options.run} on http://{shown}:{bound.getsockname()[1]}; Ctrl-C stops.")
+    log(f"Serving {options.run} on http://{shown}:{bound.getsockname()[1]}; Ctrl-C stops.")
     signal.signal(signal.SIGTERM, lambda *_: None)  # what uvicorn hands the signal on to when it has stopped
     if workers == 1:
         run_here(options, bound)

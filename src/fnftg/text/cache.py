@@ -7,11 +7,10 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import AnyArray
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 
@@ -28,10 +27,10 @@ def cached_folder(cache: Path, name: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def cached_array(folder: Path, name: str) -> npt.NDArray[Any]:
+def cached_array(folder: Path, name: str) -> AnyArray:
     """An array of a cached folder, mapped into memory."""
     try:
-        array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        array: AnyArray = np.load(folder / name, mmap_mode="r", allow_pickle=False)
         return array
     except (OSError, ValueError) as error:
         raise FnftgError(f"The cached folder {folder} is damaged: delete it and run this again.") from error

@@ -61,7 +61,7 @@ class TextConfig:
     encoder: str = MINILM
     pooling: Literal["auto", "cls", "mean"] = "auto"
     words: int = 24
-    training: Literal["finetune", "frozen", "centre"] = "frozen"
+    training: Literal["finetune", "frozen", "finetune-centre"] = "frozen"
     query: Literal["text", "vector"] = "vector"
     width: int | None = None
     dropout: float | None = None
@@ -70,7 +70,7 @@ class TextConfig:
     def __post_init__(self) -> None:
         choices = {
             "pooling": ("auto", "cls", "mean"),
-            "training": ("finetune", "frozen", "centre"),
+            "training": ("finetune", "frozen", "finetune-centre"),
             "query": ("text", "vector"),
         }
         for field, values in choices.items():

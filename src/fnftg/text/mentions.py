@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import BoolArray, Int64Array, IntArray, UInt8Array, UInt64Array
 from fnftg.errors import FnftgError
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.strings import as_series
-from fnftg.text.lookalikes import MOST
-
-Hashes = npt.NDArray[np.uint64]
-Kinds = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
+from fnftg.text.nearest_texts import MOST
 
 NAMES, NAMED = 1, 2  # an entity's text names the other, the other's text names it; the sum where both do
 LONGEST = 5  # words of a name that is looked for
@@ -36,8 +31,8 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no place of a word in a p
 class Words:
     """The words of some strings, one after the other."""
 
-    hashes: Hashes  # (w,)
-    offsets: Numbers  # (n + 1,): where those of each string start
+    hashes: UInt64Array  # (w,)
+    offsets: Int64Array  # (n + 1,): where those of each string start
 
     @classmethod
     def of(cls, strings: pl.Series) -> Words:
@@ -46,11 +41,11 @@ class Words:
         return cls(words.explode().drop_nulls().hash().to_numpy(), offsets)
 
     @cached_property
-    def left(self) -> Numbers:
+    def left(self) -> Int64Array:
         """From each word on, how many its string has left: (w,)."""
         return np.repeat(self.offsets[1:], np.diff(self.offsets)) - np.arange(len(self.hashes))
 
-    def phrases(self, length: int) -> tuple[Numbers, Hashes]:
+    def phrases(self, length: int) -> tuple[Int64Array, UInt64Array]:
         """So many words in a row, wherever they stand in one string: the string and a hash of each, (p,)."""
         starts = np.flatnonzero(self.left >= length)
         phrases = self.hashes[starts]
@@ -60,16 +55,16 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Names:
+class NamePhrases:
     """Phrases that are names, and the entities that have them."""
 
-    phrases: Hashes  # (p,): distinct, ascending
-    offsets: Numbers  # (p + 1,)
-    entities: Numbers  # (e,): those of name i stand at offsets[i] to offsets[i + 1]
+    phrases: UInt64Array  # (p,): distinct, ascending
+    offsets: Int64Array  # (p + 1,)
+    entities: Int64Array  # (e,): those of name i stand at offsets[i] to offsets[i + 1]
     lengths: tuple[int, ...]  # which numbers of words they have
 
     @classmethod
-    def of(cls, names: pl.Series, first: int) -> Names:
+    def of(cls, names: pl.Series, first: int) -> NamePhrases:
         """Of entities from row `first` on."""
         words = Words.of(names)
         counts = np.diff(words.offsets)
@@ -83,7 +78,7 @@ class Names:
         distinct, starts = np.unique(phrases[order], return_index=True)
         return cls(distinct, np.append(starts, len(order)), first + named[order], lengths)
 
-    def found_in(self, texts: Words) -> tuple[Numbers, Numbers]:
+    def found_in(self, texts: Words) -> tuple[Int64Array, Int64Array]:
         """Which texts have which names, each once: rows of texts, places of names."""
         keys = [np.zeros(0, np.int64)]
         for length in self.lengths if len(self.phrases) else ():
@@ -94,13 +89,13 @@ class Names:
         row, place = np.divmod(np.unique(np.concatenate(keys)), max(len(self.phrases), 1))
         return row, place
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> Names:
+    def only(self, kept: BoolArray) -> NamePhrases:
         """Some of the names (p,)."""
         counts = np.diff(self.offsets)
         offsets = np.concatenate([[0], np.cumsum(counts[kept])])
-        return Names(self.phrases[kept], offsets, self.entities[np.repeat(kept, counts)], self.lengths)
+        return NamePhrases(self.phrases[kept], offsets, self.entities[np.repeat(kept, counts)], self.lengths)
 
-    def bearers(self, texts: Numbers, places: Numbers) -> tuple[Numbers, Numbers]:
+    def bearers(self, texts: Int64Array, places: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Texts that have the names in these places (m,) as texts and all entities that they name, (…)."""
         counts = np.diff(self.offsets)[places]
         return np.repeat(texts, counts), self.entities[ranges(self.offsets[places], counts)]
@@ -113,16 +108,16 @@ class Part:
     first: int  # row
     size: int  # entities, those of the parts before included
     texts: Words
-    names: Names
-    keys: Numbers  # (m,): row · size + the other's row, ascending
-    kinds: Kinds  # (m,)
+    names: NamePhrases
+    keys: Int64Array  # (m,): row · size + the other's row, ascending
+    kinds: UInt8Array  # (m,)
 
     @classmethod
     def of(cls, texts: pl.Series, names: pl.Series, before: tuple[Part, ...]) -> Part:
         first = before[-1].size if before else 0
         size = first + len(texts)
         behind = pl.DataFrame({"text": texts, "name": names}).select(pl.col("text").str.strip_prefix(pl.col("name")))
-        words, own = Words.of(behind["text"]), Names.of(names, first)
+        words, own = Words.of(behind["text"]), NamePhrases.of(names, first)
         found = [(part.first + row, place) for part in before for row, place in [own.found_in(part.texts)]]
         row, place = own.found_in(words)
         found.append((first + row, place))
@@ -158,7 +153,7 @@ class Mentions:
         """With more entities; nothing is copied. Which names of others are common is not decided anew."""
         return Mentions((*self.parts, Part.of(pl.Series(texts, dtype=pl.String), names, self.parts)))
 
-    def around(self, entities: npt.NDArray[np.integer[Any]]) -> tuple[Numbers, Numbers, Kinds]:
+    def around(self, entities: IntArray) -> tuple[Int64Array, Int64Array, UInt8Array]:
         """Of entities (q,) all that they name and are named by: who, at offsets[i] to offsets[i + 1], and how."""
         query, others, kinds = [], [], []
         for part in self.parts:
@@ -173,7 +168,7 @@ class Mentions:
         offsets = np.searchsorted(np.concatenate(query)[order], np.arange(len(entities) + 1))
         return offsets, np.concatenate(others)[order], np.concatenate(kinds)[order]
 
-    def between(self, ones: Numbers, others: Numbers) -> Kinds:
+    def between(self, ones: Int64Array, others: Int64Array) -> UInt8Array:
         """How the first of each pair (m,) names the other, or is named by it; 0: not at all."""
         found = np.zeros(len(ones), np.uint8)
         for part in self.parts:

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import BoolArray, Int64Array
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import MANIFEST
 from fnftg.kg.strings import StringList, blocks
 
-Rows = npt.NDArray[np.int64]
 INVERSE = "inverse of "
 BLOCK = 20_000  # texts that are in memory at once
 
@@ -75,7 +74,7 @@ class ViewRows:
     new_entities: int
     new_relations: int
 
-    def split(self, rows: Rows) -> tuple[npt.NDArray[np.bool_], Rows]:
+    def split(self, rows: Int64Array) -> tuple[BoolArray, Int64Array]:
         """(n,) whether a row is new, and (n,) its row among the new texts or in the graph extended."""
         lengths = (self.entities, self.new_entities, *(self.relations, self.new_relations) * 2)
         ends = np.cumsum(lengths)
@@ -84,7 +83,7 @@ class ViewRows:
         within = rows - (ends - lengths)[segment]
         return segment % 2 == 1, within + before[segment]
 
-    def new_rows(self) -> Rows:
+    def new_rows(self) -> Int64Array:
         """The view's rows of the texts that it adds, in the order in which these are numbered."""
         entities, relations = self.entities + self.new_entities, self.relations + self.new_relations
         labels = np.arange(self.relations, relations)

@@ -6,7 +6,8 @@ import unicodedata
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from fnftg.arrays import AnyArray, BoolArray, Int64Array
 
 WORDS = """
 a about above after again against all also am an and any are as at be because been before being below between both but
@@ -16,7 +17,6 @@ should so some such t than that the their theirs them then there these they this
 very was we were what when where which while who whom why will with would you your yours
 """
 STOP_WORDS = frozenset(WORDS.split())
-Truths = npt.NDArray[np.bool_]
 
 
 class ContentWords:
@@ -29,22 +29,22 @@ class ContentWords:
         pieces: list[str] = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
         of_words, inside = _marks(pieces)
         words = [piece.removeprefix(of_words).removeprefix(inside).lower() for piece in pieces]
-        self.dropped: Truths = np.array([word in STOP_WORDS or _is_punctuation(word) for word in words])
+        self.dropped: BoolArray = np.array([word in STOP_WORDS or _is_punctuation(word) for word in words])
         if inside:
-            self.continues: Truths = np.array([piece.startswith(inside) for piece in pieces])
+            self.continues: BoolArray = np.array([piece.startswith(inside) for piece in pieces])
         elif of_words:
             self.continues = np.array([not piece.startswith(of_words) for piece in pieces]) & ~self.dropped
         else:
             self.continues = np.zeros(len(pieces), np.bool_)
 
-    def keep(self, tokens: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> Truths:
+    def keep(self, tokens: AnyArray, lengths: Int64Array) -> BoolArray:
         """Which of the tokens (total,) of texts of these lengths (n,) are kept: (total,)."""
         ends = np.cumsum(lengths)
         goes_on = np.zeros(len(tokens), np.bool_)  # the word that a token begins does not end with it
         goes_on[:-1] = self.continues[tokens[1:]]
         goes_on[ends[lengths > 0] - 1] = False
         alone = ~self.continues[tokens] & ~goes_on
-        kept: Truths = ~(self.dropped[tokens] & alone)
+        kept: BoolArray = ~(self.dropped[tokens] & alone)
         text = np.repeat(np.arange(len(lengths)), lengths)
         left = np.bincount(text[kept], minlength=len(lengths))
         kept |= (left == 0)[text]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import AnyArray, Int64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.kernels.ranges import ranges
@@ -20,10 +20,8 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_folder
 from fnftg.text.encoders import Batch, Encoder
-from fnftg.text.rows import Rows, ViewRows, content_key, text_blocks, texts_key
+from fnftg.text.rows import ViewRows, content_key, text_blocks, texts_key
 
-Ids = npt.NDArray[Any]  # token ids: uint16 where the vocabulary allows, else int32
-Lengths = npt.NDArray[np.int64]
 TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
 FEWEST, ALIKE = 8, 0.75  # a pass has an eighth of the budget at least, or sequences of three quarters of its longest
 
@@ -69,8 +67,8 @@ def _around(sequences: list[int | None], wanted: int) -> tuple[int, int]:
 class RaggedTokens(Protocol):
     """Token ids of numbered texts, whole or as a view of several."""
 
-    def lengths(self, rows: Rows) -> Lengths: ...
-    def flat(self, rows: Rows, lengths: Lengths) -> Ids: ...
+    def lengths(self, rows: Int64Array) -> Int64Array: ...
+    def flat(self, rows: Int64Array, lengths: Int64Array) -> AnyArray: ...
     def __len__(self) -> int: ...
 
 
@@ -78,19 +76,19 @@ class RaggedTokens(Protocol):
 class FlatTokens:
     """The tokens of all texts, one text after the other."""
 
-    tokens: Ids  # (total,)
-    offsets: npt.NDArray[np.int64]  # (rows + 1,): text i has tokens[offsets[i]:offsets[i + 1]]
+    tokens: AnyArray  # (total,)
+    offsets: Int64Array  # (rows + 1,): text i has tokens[offsets[i]:offsets[i + 1]]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def lengths(self, rows: Rows) -> Lengths:
+    def lengths(self, rows: Int64Array) -> Int64Array:
         """How many tokens each text has, (n,)."""
         return self.offsets[rows + 1] - self.offsets[rows]
 
-    def flat(self, rows: Rows, lengths: Lengths) -> Ids:
+    def flat(self, rows: Int64Array, lengths: Int64Array) -> AnyArray:
         """The first `lengths` tokens of each text, one text after the other, (sum of lengths,)."""
-        tokens: Ids = self.tokens[ranges(self.offsets[rows], lengths)]
+        tokens: AnyArray = self.tokens[ranges(self.offsets[rows], lengths)]
         return tokens
 
 
@@ -105,13 +103,13 @@ class ViewTokens:
     def __len__(self) -> int:
         return len(self.base) + len(self.added)
 
-    def lengths(self, rows: Rows) -> Lengths:
+    def lengths(self, rows: Int64Array) -> Int64Array:
         new, rows = self.view.split(rows)
         lengths = np.empty(len(rows), np.int64)
         lengths[new], lengths[~new] = self.added.lengths(rows[new]), self.base.lengths(rows[~new])
         return lengths
 
-    def flat(self, rows: Rows, lengths: Lengths) -> Ids:
+    def flat(self, rows: Int64Array, lengths: Int64Array) -> AnyArray:
         new, rows = self.view.split(rows)
         of_new = np.repeat(new, lengths)
         flat = np.empty(len(of_new), np.int32)
@@ -176,12 +174,14 @@ class TokenStore:
     def __len__(self) -> int:
         return self.entities + 2 * self.relations
 
-    def lengths(self, rows: Rows, second_rows: Rows | None = None, max_length: int | None = None) -> Lengths:
+    def lengths(
+        self, rows: Int64Array, second_rows: Int64Array | None = None, max_length: int | None = None
+    ) -> Int64Array:
         """How long the sequences of texts or pairs are, special tokens included, (n,)."""
         first, second = self._shares(rows, second_rows, max_length)
         return first + second + self._overhead(second_rows is not None)
 
-    def batch(self, rows: Rows, second_rows: Rows | None = None, max_length: int | None = None) -> Batch:
+    def batch(self, rows: Int64Array, second_rows: Int64Array | None = None, max_length: int | None = None) -> Batch:
         """[CLS] text [SEP], or [CLS] text [SEP] second text [SEP], for each row: padded to the longest of them."""
         special, pair = self.special, second_rows is not None
         first, second = self._shares(rows, second_rows, max_length)  # (n,) each
@@ -209,13 +209,13 @@ class TokenStore:
             types = torch.from_numpy(of_second.astype(np.int64) * special.second_type)
         return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)), types
 
-    def distinct(self, rows: Rows) -> tuple[Rows, Rows]:
+    def distinct(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """One row of each distinct text among `rows`, and (n,) which of them each row equals."""
         unique, which = np.unique(rows, return_inverse=True)
         lengths = self.ragged.lengths(unique)
         order = np.argsort(lengths, kind="stable")
         bounds = np.searchsorted(lengths[order], np.unique(lengths))
-        kept: list[Rows] = []
+        kept: list[Int64Array] = []
         place, count = np.empty(len(unique), np.int64), 0
         for group in np.split(order, bounds[1:]):  # texts of one length
             size = lengths[group[0]] if len(group) else 0
@@ -235,7 +235,9 @@ class TokenStore:
         around = (special.middle, special.pair_end) if pair else (special.end,)
         return len(special.start) + sum(map(len, around))
 
-    def _shares(self, rows: Rows, second_rows: Rows | None, max_length: int | None) -> tuple[Lengths, Lengths]:
+    def _shares(
+        self, rows: Int64Array, second_rows: Int64Array | None, max_length: int | None
+    ) -> tuple[Int64Array, Int64Array]:
         """How many tokens of each text of a pair are kept: all, or the longer one loses its end."""
         room = min(max_length or self.max_length, self.max_length) - self._overhead(second_rows is not None)
         if room < 1:
@@ -254,7 +256,7 @@ def fitting_budget(device: torch.device) -> int:
     return 1024 * torch.get_num_threads() if device.type == "cpu" else 16_384
 
 
-def packs(lengths: Lengths, budget: int) -> Iterator[npt.NDArray[np.int64]]:
+def packs(lengths: Int64Array, budget: int) -> Iterator[Int64Array]:
     """Places of sequences in batches of similar lengths, longest first, none above `budget` tokens with padding.
 
     A batch that is worth a pass ends early where much shorter sequences follow, whose padding would cost more.
@@ -275,7 +277,7 @@ def packs(lengths: Lengths, budget: int) -> Iterator[npt.NDArray[np.int64]]:
 
 def _tokenised(
     blocks: Iterable[list[str]], encoder: Encoder, words: int, total: int | None
-) -> Iterator[tuple[Ids, Lengths]]:
+) -> Iterator[tuple[AnyArray, Int64Array]]:
     """The tokens of each block's texts, one text after the other, and how many each has."""
     dtype = np.uint16 if len(encoder.tokenizer) <= 1 << 16 else np.int32
     with contextlib.nullcontext() if total is None else progress("Tokenising", total, "texts") as advance:
@@ -292,12 +294,12 @@ def _tokenised(
                 advance(len(block))
 
 
-def _in_memory(blocks: Iterable[tuple[Ids, Lengths]]) -> FlatTokens:
+def _in_memory(blocks: Iterable[tuple[AnyArray, Int64Array]]) -> FlatTokens:
     tokens, lengths = zip(*blocks, strict=True)
     return FlatTokens(np.concatenate(tokens), np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64))
 
 
-def _write(blocks: Iterable[tuple[Ids, Lengths]]) -> Any:
+def _write(blocks: Iterable[tuple[AnyArray, Int64Array]]) -> Any:
     def write(folder: Path) -> None:
         lengths, dtype = [np.zeros(1, np.int64)], "uint16"
         with open(folder / TOKENS, "wb") as file:

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary, short_names
 from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
 from fnftg.text.features import FeatureStore
-from fnftg.text.lookalikes import Lookalikes
 from fnftg.text.mentions import Mentions
-from fnftg.text.rows import Rows
+from fnftg.text.nearest_texts import TextKNN
 from fnftg.text.tokens import TokenStore, fitting_budget, packs
 
 
@@ -30,7 +30,7 @@ class GraphTexts:
     entities: int  # N
     relations: int  # R
     base: GraphTexts | None = None  # of a view: the texts of the graph that it extends
-    compared: dict[int, Lookalikes] = field(default_factory=dict, repr=False)  # by their number
+    compared: dict[int, TextKNN] = field(default_factory=dict, repr=False)  # by their number
     cache: Path | None = None  # where they are kept once all entities are compared
     vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, where names are looked for
 
@@ -49,7 +49,7 @@ class GraphTexts:
         features = None if self.features is None else self.features.extended(tokens)
         return GraphTexts(tokens, features, len(view.entities), len(view.relations), self, vocabulary=view.entities)
 
-    def lookalikes(self, k: int) -> Lookalikes:
+    def lookalikes(self, k: int) -> TextKNN:
         """The k entities with the most similar texts of each entity, by the features of a frozen encoder."""
         larger = [found for count, found in self.compared.items() if count > k and found.kept is not None]
         if k not in self.compared and larger:
@@ -60,7 +60,7 @@ class GraphTexts:
             first = 0 if self.base is None else self.base.entities
             features = self.features.take(np.arange(first, self.entities))
             self.compared[k] = (
-                Lookalikes.of(features, k) if self.base is None else self.base.lookalikes(k).extended(features)
+                TextKNN.of(features, k) if self.base is None else self.base.lookalikes(k).extended(features)
             )
         return self.compared[k]
 
@@ -147,7 +147,7 @@ class TextEncoder(nn.Module):
         return self._encode(texts.tokens, rows, second_rows)
 
     def _may_use(self, texts: GraphTexts) -> bool:
-        if self.config.training == "centre":
+        if self.config.training == "finetune-centre":
             return True
         return not self.training and texts.features is not None
 
@@ -204,7 +204,7 @@ class TextTransformer(TextEncoder):
         return out  # (n, d)
 
 
-def _rows(tensor: torch.Tensor) -> Rows:
+def _rows(tensor: torch.Tensor) -> Int64Array:
     return tensor.detach().cpu().numpy().astype(np.int64, copy=False)
 
 

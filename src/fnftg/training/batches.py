@@ -6,24 +6,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.arrays import BoolArray, Int32Array, Int64Array
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.sampling import Hidden
 from fnftg.kg.graph import Triples
 from fnftg.ranking.queries import Queries
 
-Integers = npt.NDArray[np.int32]
 NOTHING = np.zeros(0, np.int32)
 
 
-def epoch_order(count: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+def epoch_order(count: int, seed: int, epoch: int) -> Int64Array:
     """The order of the triples in an epoch: a function of seed and epoch alone."""
     return np.random.default_rng([seed, epoch]).permutation(count)
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """The triples of one process in one step, and the columns of all processes that its queries are scored against.
 
     A triple gives two centres, its head and its tail. Each is a candidate and the centre of a query, with the same
@@ -31,23 +30,23 @@ class Batch:
     """
 
     queries: Queries  # (2b,): of the triples of this process
-    columns: Integers  # (2B,): the entity of each column
-    streams: npt.NDArray[np.int64]  # (2b,): the places of the centres in the whole batch
-    answers: npt.NDArray[np.int64]  # (2b,): the column of each query's answer
-    tails: npt.NDArray[np.bool_]  # (2B,): whether a column's entity is the tail of its triple
+    candidate_ids: Int32Array  # (2B,): the entity of each column
+    streams: Int64Array  # (2b,): the places of the centres in the whole batch
+    answers: Int64Array  # (2b,): the column of each query's answer
+    tails: BoolArray  # (2B,): whether a column's entity is the tail of its triple
 
     @classmethod
-    def of(cls, triples: Triples, relations: int, process: int = 0, processes: int = 1) -> Batch:
+    def of(cls, triples: Triples, relations: int, process: int = 0, processes: int = 1) -> TrainingBatch:
         """The share of one process of the batch `triples` (B, 3), which `processes` must divide."""
         own = len(triples) // processes
         shares = [Queries.of(triples[p * own : (p + 1) * own], relations) for p in range(processes)]
-        columns = np.concatenate([share.centres for share in shares])
+        candidate_ids = np.concatenate([share.centres for share in shares])
         first = 2 * own * process
         place = np.arange(own)
         in_batch = np.concatenate([process * own + place, len(triples) + process * own + place])
         answers = first + np.concatenate([own + place, place])  # a head's answer is its tail, and the other way round
         tails = np.tile(np.arange(2 * own) >= own, processes)
-        return cls(shares[process], columns, in_batch, answers, tails)
+        return cls(shares[process], candidate_ids, in_batch, answers, tails)
 
     def hidden(self, what: str) -> Hidden:
         return Hidden(self.queries.answers, self.queries.labels, what)  # type: ignore[arg-type]
@@ -58,22 +57,22 @@ class Batch:
         which: Literal["two-sided", "tied", "drawn"] = "two-sided",
         draws: int = 64,
         key: tuple[int, ...] = (),
-        earlier: Integers = NOTHING,
-    ) -> npt.NDArray[np.bool_]:
+        queue_ids: Int32Array = NOTHING,
+    ) -> BoolArray:
         """Which columns count against each query, then which entities of earlier batches: (2b, 2B + earlier).
 
         Never the target, nor what is known to be true. `two-sided`: else every head and tail, the query's own entity
         too; `tied`: of the other triples the tails where a tail is asked for, the heads where a head is; `drawn`: so
         many of a triple's two queries together, drawn from the entities of other triples.
         """
-        entities = np.concatenate([self.columns, earlier])
+        entities = np.concatenate([self.candidate_ids, queue_ids])
         if known is None:
-            others: npt.NDArray[np.bool_] = entities != self.queries.answers[:, None]
+            others: BoolArray = entities != self.queries.answers[:, None]
         else:
             others = ~known.among(self.queries.centres, self.queries.labels, entities)
         if which == "two-sided":
             return others
-        count, half = len(self.columns), len(self.answers) // 2
+        count, half = len(self.candidate_ids), len(self.answers) // 2
         own = self.answers.reshape(2, half)[::-1].reshape(-1)  # the column of each query's own entity
         places = np.arange(len(others))
         chosen = np.ones_like(others)

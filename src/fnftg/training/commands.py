@@ -56,7 +56,7 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         allow_abbrev=False,
         epilog=examples(
             "fnftg train wordnet-animals -o animals --config frugal",
-            "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --training.batch 256 --trainer.devices 2",
+            "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --training.batch_size 256 --trainer.devices 2",
             "fnftg train wordnet-animals -o blp --config frugal-blp --model.score distmult",
             "fnftg train --system statik --help",
             "fnftg train --resume wn18rr",

@@ -18,13 +18,13 @@ class TrainingConfig:
     Args:
         epochs: passes over the training triples.
         max_steps: on a large graph, fewer epochs: so many that they have no more steps than this, but at least one.
-        batch: triples a step, over all devices; their entities are the negatives of each other.
+        batch_size: triples a step, over all devices; their entities are the negatives of each other.
         negatives: two-sided, the paper's: all entities of the batch; tied: its tails for tails, its heads for heads; or
-            drawn, BLP's: so many for each triple as draws says, independently of the batch's size.
-        draws: of drawn negatives, for a triple's two queries together.
+            drawn, BLP's: so many for each triple as num_negatives says, independently of the batch's size.
+        num_negatives: of drawn negatives, for a triple's two queries together.
         learning_rate: at the start, before the cosine decay; if none is given 1e-5 for every 32 triples of a batch.
         weight_decay: of RAdam, decoupled.
-        clip: the gradient's norm is cut to this; 0: never.
+        grad_clip: the gradient's norm is cut to this; 0: never.
         accumulate: batches whose gradients are added up before a step; negatives stay within a batch.
         loss: the ranking loss.
         hidden: what is hidden from the ego-graphs of a triple: itself, or every edge of the pair.
@@ -34,7 +34,7 @@ class TrainingConfig:
         validate_every: epochs between validations.
         validation_triples: how many val triples are ranked, drawn once; all if none is given.
         patience: validations without a better MRR after which training stops; never if none is given.
-        refresh_every: with text.training centre, epochs between refreshes of the neighbours' cached vectors.
+        refresh_every: with text.training finetune-centre, epochs between refreshes of the neighbours' cached vectors.
         save_every: steps between restart points, which are also made after each epoch.
         log_every: steps between lines of the log.
         logger: beside log.csv: none, tensorboard, wandb or mlflow.
@@ -42,12 +42,12 @@ class TrainingConfig:
 
     epochs: int = 40
     max_steps: int | None = None
-    batch: int = 128
+    batch_size: int = 128
     negatives: Literal["two-sided", "tied", "drawn"] = "two-sided"
-    draws: int = 64
+    num_negatives: int = 64
     learning_rate: float | None = None
     weight_decay: float = 0.0
-    clip: float = 1.0
+    grad_clip: float = 1.0
     accumulate: int = 1
     loss: LossConfig = field(default_factory=LossConfig)
     hidden: Literal["target", "pair"] = "target"
@@ -66,15 +66,23 @@ class TrainingConfig:
         protocol(self.protocol)
         if self.negatives not in ("two-sided", "tied", "drawn"):
             raise FnftgError(f"training.negatives is {self.negatives!r}: it must be two-sided, tied or drawn.")
-        counts = ("epochs", "batch", "draws", "accumulate", "validate_every", "refresh_every", "save_every")
+        counts = (
+            "epochs",
+            "batch_size",
+            "num_negatives",
+            "accumulate",
+            "validate_every",
+            "refresh_every",
+            "save_every",
+        )
         for name in (*counts, "log_every"):
             if getattr(self, name) < 1:
                 raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be at least 1.")
         for name in ("max_steps", "learning_rate", "validation_triples", "patience"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise FnftgError(f"training.{name} is {getattr(self, name)}: it must be above 0.")
-        if self.weight_decay < 0 or self.clip < 0 or self.seed < 0:
-            raise FnftgError("training.weight_decay, training.clip and training.seed must not be negative.")
+        if self.weight_decay < 0 or self.grad_clip < 0 or self.seed < 0:
+            raise FnftgError("training.weight_decay, training.grad_clip and training.seed must not be negative.")
 
     def epochs_of(self, steps: int) -> int:
         """How many epochs of so many steps a run has."""
@@ -82,7 +90,7 @@ class TrainingConfig:
 
     @property
     def first_learning_rate(self) -> float:
-        return self.learning_rate if self.learning_rate is not None else 1e-5 * self.batch / 32
+        return self.learning_rate if self.learning_rate is not None else 1e-5 * self.batch_size / 32
 
 
 @dataclass(frozen=True)
@@ -124,8 +132,8 @@ class RunConfig:
         if not isinstance(self.model, kind):
             raise FnftgError(f"The system {self.system} has a {kind.__name__}, not a {type(self.model).__name__}.")
         processes = self.trainer.devices * self.trainer.num_nodes
-        if self.training.batch % processes:
-            raise FnftgError(f"A batch of {self.training.batch} cannot be shared by {processes} processes.")
+        if self.training.batch_size % processes:
+            raise FnftgError(f"A batch of {self.training.batch_size} cannot be shared by {processes} processes.")
 
     @classmethod
     def field_types(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -137,15 +145,15 @@ class RunConfig:
 
 SIZES = ("tiny", "mini", "small", "medium", "base")
 PAPER_DATASETS: dict[str, dict[str, Any]] = {  # appendix of the paper
-    "wn18rr": {"model": {"ego": {"limit": 10}, "text": {"words": 24}}, "training": {"epochs": 40}},
-    "fb15k237": {"model": {"ego": {"limit": 40}, "text": {"words": 24}}, "training": {"epochs": 40}},
-    "wikidata5m": {"model": {"ego": {"limit": 1}, "text": {"words": 64}}, "training": {"epochs": 5}},
+    "wn18rr": {"model": {"ego": {"num_neighbours": 10}, "text": {"words": 24}}, "training": {"epochs": 40}},
+    "fb15k237": {"model": {"ego": {"num_neighbours": 40}, "text": {"words": 24}}, "training": {"epochs": 40}},
+    "wikidata5m": {"model": {"ego": {"num_neighbours": 1}, "text": {"words": 64}}, "training": {"epochs": 5}},
 }
 FRUGAL_TEXT = {"encoder": "minilm", "training": "frozen", "query": "vector", "width": 256}
-FRUGAL_EGO = {"limit": 20, "evaluation_limit": 64}
+FRUGAL_EGO = {"num_neighbours": 20, "evaluation_num_neighbours": 64}
 FRUGAL_TRAINING: dict[str, Any] = {
     "epochs": 12,
-    "batch": 512,
+    "batch_size": 512,
     "learning_rate": 1e-3,
     "loss": {"name": "infonce", "temperature": 4.0},
     "validate_every": 2,
@@ -164,9 +172,9 @@ BEYOND: dict[str, Any] = {
     "model": {
         "text": {"dropout": 0.2},
         "score": "cosine",
-        "graph": {"signature": True},
+        "graph": {"label_histogram": True},
         "votes": {"lookalikes": 100, "answers": 100, "parallels": True, "mentions": True, "precedents": True},
-        "loops": False,
+        "allow_self_answers": False,
     },
     "training": {"epochs": 8, "max_steps": 1100, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},
 }
@@ -179,7 +187,7 @@ FOR_FB15K237: dict[str, Any] = {
     "model": {
         "text": {"dropout": 0.1},
         "graph": {"dropout": 0.2},
-        "ego": {"limit": 30},
+        "ego": {"num_neighbours": 30},
         "votes": {"evaluation_lookalikes": 1000},
     },
     "training": {"validate_every": 1},
@@ -201,7 +209,7 @@ FRUGAL_SYSTEMS: dict[str, dict[str, Any]] = {
     "blp": SHARP,
     "kepler": {
         "model": {"text": {"training": "finetune", "query": "text", "width": None}},
-        "training": {"batch": 64, "epochs": 1, "learning_rate": 1e-4, "validate_every": 1},
+        "training": {"batch_size": 64, "epochs": 1, "learning_rate": 1e-4, "validate_every": 1},
     },
     "star": {"model": {"rank_by": "distance"}, **SHARP},  # a frozen encoder leaves the classifier little to work with
     "statik": {"model": {"ego": FRUGAL_EGO}},

@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fnftg.console import say
-from fnftg.ego.answers import KnownAnswers
+from fnftg.console import log
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.memory import keep_freed_memory
 from fnftg.models.configs import from_dict
-from fnftg.models.predictor import LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
 from fnftg.models.systems import system
 from fnftg.ranking.evaluation import split_metrics
@@ -43,10 +43,10 @@ from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
 from fnftg.text.transformer import GraphTexts
 from fnftg.training import restart
-from fnftg.training.bar import TrainingBar
-from fnftg.training.batches import Batch, epoch_order
+from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.objective import Objective
+from fnftg.training.progress_bar import ProgressBar
 from fnftg.training.restart import Place
 from fnftg.training.weighing import can_be_weighed, weigh
 
@@ -81,10 +81,10 @@ class Run:
     ):
         if not len(graph.triples("train")):
             raise FnftgError("The graph has no triples in train: split it first, or import it with its splits.")
-        if len(graph.triples("train")) < config.training.batch:
+        if len(graph.triples("train")) < config.training.batch_size:
             raise FnftgError(
-                f"A batch of {config.training.batch} triples is more than the {len(graph.triples('train'))} in train: "
-                "lower --training.batch."
+                f"A batch of {config.training.batch_size} triples is more than the {len(graph.triples('train'))} in train: "
+                "lower --training.batch_size."
             )
         self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
         keep_freed_memory()
@@ -107,7 +107,9 @@ class Run:
             self.place = restart.load(run, self.objective, self.optimiser)
         if not self.first:
             self.fabric.barrier()  # the first process computes features, the others find them in the cache
-        self.cached_by: restart.Weights | None = None  # with text.training centre: the encoder of the cached features
+        self.cached_by: restart.Weights | None = (
+            None  # with text.training finetune-centre: the encoder of the cached features
+        )
         self.texts = self._texts(cache, restart.load_cached(run) if resume else None)
         if self.model.reads_query_texts and self.texts.features is not None:
             queries = Queries.of(graph.all_triples(), len(graph.relations))
@@ -116,13 +118,13 @@ class Run:
         if self.first:
             self.fabric.barrier()
         self.model.meet(self.texts, np.unique(graph.triples("train")[:, 1]))
-        self.visible = Visible.of(self.model, self.texts, graph.triples("train"))
+        self.context = GraphContext.of(self.model, self.texts, graph.triples("train"))
         self.known = KnownAnswers.of(graph.triples("train"), len(graph.entities), len(graph.relations))
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
 
     def _texts(self, cache: Path | None, cached_by: restart.Weights | None) -> GraphTexts:
         """The graph's texts; cached features are those of the encoder as it was when they were last computed."""
-        if self.config.model.text.training != "centre":
+        if self.config.model.text.training != "finetune-centre":
             return self.model.texts(self.graph, cache)
         encoder = self.model.tt.encoder.model
         present = {name: weight.clone() for name, weight in encoder.state_dict().items()}
@@ -155,7 +157,7 @@ class Run:
 
     @property
     def steps_an_epoch(self) -> int:
-        return len(self.graph.triples("train")) // self.config.training.batch
+        return len(self.graph.triples("train")) // self.config.training.batch_size
 
     @property
     def epochs(self) -> int:
@@ -166,8 +168,8 @@ class Run:
         started = time.monotonic() - self.place.seconds
         if self.first and self.epochs < training.epochs:
             said = f"{self.epochs} of {training.epochs} epochs of {self.steps_an_epoch:,} steps each"
-            say(f"{said}, for --training.max_steps is {training.max_steps:,}: raise it for more.")
-        bar = TrainingBar(self.epochs * self.steps_an_epoch, self.place.step, training.batch, self.first)
+            log(f"{said}, for --training.max_steps is {training.max_steps:,}: raise it for more.")
+        bar = ProgressBar(self.epochs * self.steps_an_epoch, self.place.step, training.batch_size, self.first)
         with bar, repeatable(), stop_signals() as self.stop_asked:
             while self.place.epoch < self.epochs and not self.is_over():
                 self.epoch(bar, started)
@@ -178,7 +180,7 @@ class Run:
         waited = (self.place.epoch - self.place.best_epoch) // self.config.training.validate_every
         return patience is not None and waited >= patience
 
-    def epoch(self, bar: TrainingBar, started: float) -> None:
+    def epoch(self, bar: ProgressBar, started: float) -> None:
         place, training = self.place, self.config.training
         order = epoch_order(len(self.graph.triples("train")), training.seed, place.epoch)
         done = place.step - place.epoch * self.steps_an_epoch
@@ -209,27 +211,27 @@ class Run:
             self.stop()
 
     def stop(self) -> None:
-        say(f"Stopped after step {self.place.step:,}; go on with: fnftg train --resume {self.run}")
+        log(f"Stopped after step {self.place.step:,}; go on with: fnftg train --resume {self.run}")
         raise KeyboardInterrupt
 
     def step(self, order: Any, index: int) -> float:
         """One batch; a function of the weights, the seed, the epoch and the step."""
         training, place = self.config.training, self.place
-        rows = order[index * training.batch : (index + 1) * training.batch]
+        rows = order[index * training.batch_size : (index + 1) * training.batch_size]
         triples = self.graph.triples("train")[rows]
-        batch = Batch.of(triples, len(self.graph.relations), self.fabric.global_rank, self.fabric.world_size)
+        batch = TrainingBatch.of(triples, len(self.graph.relations), self.fabric.global_rank, self.fabric.world_size)
         key = (training.seed, place.epoch, place.step)
-        egos = self.visible.ego_graphs(
+        egos = self.context.ego_graphs(
             self.model.ego, batch.queries.centres, batch.hidden(training.hidden), key, batch.streams, training=True
         )
         negatives = batch.negatives(
             self.known if training.mask_known else None,
             training.negatives,
-            training.draws,
+            training.num_negatives,
             (*key, self.fabric.global_rank),
-            self.model.earlier(),
+            self.model.queue_ids(),
         )
-        votes = self.visible.votes(self.model.votes, batch.queries.centres, batch.queries.labels, training=True)
+        votes = self.context.votes(self.model.votes, batch.queries.centres, batch.queries.labels, training=True)
         torch.manual_seed(
             int(np.random.SeedSequence([*key, self.fabric.global_rank]).generate_state(1, np.uint64)[0] >> 1)
         )
@@ -246,8 +248,8 @@ class Run:
                 )
             self.fabric.backward(loss / training.accumulate)
         if last_of_several:
-            if training.clip:
-                self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=training.clip)
+            if training.grad_clip:
+                self.fabric.clip_gradients(self.wrapped, self.stepper, max_norm=training.grad_clip)
             self.stepper.step()
             self.stepper.zero_grad()
         return value
@@ -266,7 +268,7 @@ class Run:
         if self.first:
             found = self.ranked("val", training.validation_triples)
             self.log(loss=loss, val_mrr=found["mrr"], val_hits_at_1=found["hits@1"], val_hits_at_10=found["hits@10"])
-            say(
+            log(
                 f"epoch {place.epoch}/{self.epochs}  loss {loss:.4f}  val MRR {found['mrr']:.4f}  "
                 f"Hits@1 {found['hits@1']:.4f}  Hits@10 {found['hits@10']:.4f}  {place.seconds:.0f} s"
             )
@@ -305,7 +307,7 @@ class Run:
         """Fits the weights of votes on val; the metrics that change."""
         rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.detach().exp())
         found = weigh(self.model, self.graph, self.texts, rules, scale)
-        say(f"votes weighed on val: MRR {found.before:.4f} → {found.after:.4f} on the half that was not fitted")
+        log(f"votes weighed on val: MRR {found.before:.4f} → {found.after:.4f} on the half that was not fitted")
         return {"votes": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}
 
     def log(self, **values: float) -> None:
@@ -351,7 +353,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        say("Stopping after this step …")
+        log("Stopping after this step …")
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from fnftg.arrays import BoolArray
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.votes import Votes
+from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import LossConfig, RankingLoss
-from fnftg.models.predictor import Compared, LinkPredictor
 from fnftg.text.transformer import GraphTexts
-from fnftg.training.batches import Batch
+from fnftg.training.batches import TrainingBatch
 
 
 class Objective(nn.Module):
@@ -25,20 +24,20 @@ class Objective(nn.Module):
     def forward(
         self,
         texts: GraphTexts,
-        batch: Batch,
+        batch: TrainingBatch,
         egos: EgoGraphs,
-        negatives: npt.NDArray[np.bool_],
+        negatives: BoolArray,
         votes: Votes | None = None,
     ) -> Tensor:
         """The mean loss of the queries (2b,) of this process against the candidates (2B,) of all."""
-        candidates, points = self.model(texts, batch.queries.centres, egos, batch.queries.labels, True)
+        candidates, query_embeddings = self.model(texts, batch.queries.centres, egos, batch.queries.labels, True)
         device = candidates.device
-        compared = Compared(
+        compared = ScoredBatch(
             texts,
             batch.queries.centres,
-            points,
+            query_embeddings,
             gathered(candidates),
-            batch.columns,
+            batch.candidate_ids,
             torch.from_numpy(batch.answers).to(device),
             torch.from_numpy(negatives).to(device),
             batch.queries.labels,

@@ -16,18 +16,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fnftg.arrays import Int32Array
 from fnftg.console import progress
 from fnftg.ego.votes import Votes
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.models.predictor import Integers, LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.voting import Voting
-from fnftg.ranking.answers import pair_scores, top_answers
 from fnftg.ranking.embedding import candidate_table, triple_vectors
 from fnftg.ranking.evaluation import MEMORY, answer_filter, chosen_triples
-from fnftg.ranking.extras import Extras
+from fnftg.ranking.evidence_scores import Extras
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Queries
+from fnftg.ranking.search import pair_scores, top_answers
 from fnftg.text.transformer import GraphTexts
 
 TRIPLES = 5_000  # of val that are asked for at most
@@ -110,7 +111,7 @@ class Case:
     """Queries with the scores that do not change: of the answer, of its best rivals, and of those that have votes."""
 
     texts: GraphTexts
-    labels: Integers  # (q,)
+    labels: Int32Array  # (q,)
     votes: Votes
     true: Tensor  # (q,)
     rivals: Tensor  # (q, RIVALS): of candidates without votes
@@ -122,12 +123,12 @@ class Case:
     @torch.no_grad()
     def of(cls, model: LinkPredictor, graph: KnowledgeGraph, texts: GraphTexts, rules: Protocol) -> Case:
         triples = chosen_triples(graph, "val", TRIPLES, np.unique(graph.triples("train")[:, 1]).tolist())
-        visible = Visible.of(model, texts, rules.visible_triples(graph, "val"))
+        context = GraphContext.of(model, texts, rules.visible_triples(graph, "val"))
         candidates, queries = rules.candidate_entities(graph, "val"), Queries.of(triples, len(graph.relations))
         filter = answer_filter(model, graph, candidates)
-        table = candidate_table(model, visible, candidates, MEMORY, Processes())
-        points, true_vectors = triple_vectors(model, visible, triples, rules.hidden, MEMORY // 8)
-        votes = visible.votes(model.votes, queries.centres, queries.labels, rules.hidden, queries.answers)
+        table = candidate_table(model, context, candidates, MEMORY, Processes())
+        query_embeddings, answer_embeddings = triple_vectors(model, context, triples, rules.hidden, MEMORY // 8)
+        votes = context.votes(model.votes, queries.centres, queries.labels, rules.hidden, queries.answers)
         assert votes is not None
         rows = filter.row_of[votes.entities]
         listed = Extras(votes.offsets, np.where(rows < 0, len(table), rows), np.zeros(len(rows), np.float32))
@@ -135,10 +136,10 @@ class Case:
         spared &= rows >= 0
         there = left_out < len(table)
         outside, left_out = np.concatenate([[0], np.cumsum(there)])[outside], left_out[there]
-        rivals, _ = top_answers(model, points, table, outside, left_out, RIVALS, MEMORY // 4)
+        rivals, _ = top_answers(model, query_embeddings, table, outside, left_out, RIVALS, MEMORY // 4)
         query = listed.queries
-        voted = pair_scores(model, points, table, query[spared], rows[spared])
-        everyone = np.arange(len(points))
+        voted = pair_scores(model, query_embeddings, table, query[spared], rows[spared])
+        everyone = np.arange(len(query_embeddings))
         own = np.flatnonzero(rows == filter.row_of[queries.answers][query])
         first = np.searchsorted(query[spared], query[spared])
         place = query[spared], np.arange(len(first)) - first, np.flatnonzero(spared)
@@ -146,7 +147,7 @@ class Case:
             texts,
             queries.labels,
             votes,
-            torch.from_numpy(pair_scores(model, points, true_vectors, everyone, everyone)),
+            torch.from_numpy(pair_scores(model, query_embeddings, answer_embeddings, everyone, everyone)),
             torch.from_numpy(rivals),
             torch.from_numpy(voted),
             tuple(map(torch.from_numpy, place)),  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from pathlib import Path
 
-from fnftg.console import print_json, print_table, say
+from fnftg.console import log, print_json, print_table
 from fnftg.kg.commands.arguments import add_json, add_output, examples
 from fnftg.kg.commands.look import print_statistics
 from fnftg.kg.datasets import DATASETS, get, store_path
@@ -54,7 +54,7 @@ def get_dataset(parser: ArgumentParser, arguments: list[str]) -> None:
     add_json(parser)
     chosen = parser.parse_args(arguments)
     graph = get(chosen.name, chosen.source, chosen.output, chosen.force)
-    say(f"{chosen.name} is at {graph.path}")
+    log(f"{chosen.name} is at {graph.path}")
     found = statistics(graph)
     print_json(found) if chosen.json else print_statistics(chosen.name, found)
 

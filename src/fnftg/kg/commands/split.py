@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from fnftg.console import print_json, say
+from fnftg.arrays import Int32Array
+from fnftg.console import log, print_json
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.arguments import add_graph, add_json, add_output, examples
 from fnftg.kg.commands.look import print_statistics
@@ -43,7 +42,7 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
     split = inductive_split(graph, chosen.val, chosen.test, chosen.seed, chosen.min_edges, types)
     recipe = split.report["recipes"][-1]
     if recipe["held_back"] < recipe["asked"]:
-        say(
+        log(
             f"Only {recipe['held_back']:,} of {recipe['asked']:,} entities could be held back without leaving another "
             "one alone or a relation with too few edges (--min-edges)."
         )
@@ -70,7 +69,7 @@ def support(parser: ArgumentParser, arguments: list[str]) -> None:
     _save(support_split(open_graph(chosen.graph), chosen.share, chosen.seed), chosen)
 
 
-def read_types(graph: KnowledgeGraph, path: Path) -> npt.NDArray[np.int32]:
+def read_types(graph: KnowledgeGraph, path: Path) -> Int32Array:
     """The type of each entity, the first one named; entities without a line share a type of their own."""
     lines = pl.concat(
         parse(block, "\t", width=2, needed=[0, 1]).with_columns(place=pl.lit(block.place))

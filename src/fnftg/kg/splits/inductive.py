@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Int32Array, Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 
-IntArray = npt.NDArray[np.int64]
 TRAIN, VAL, TEST = 0, 1, 2
 
 
@@ -27,7 +27,7 @@ def inductive_split(
     test: float = 0.1,
     seed: int = 0,
     min_edges: int = 100,
-    types: npt.NDArray[np.int32] | None = None,
+    types: Int32Array | None = None,
 ) -> KnowledgeGraph:
     """Draws a share `test`, then a share `val` of the entities; `types` (one an entity) keep their proportions."""
     if not (val >= 0 and test >= 0 and 0 < val + test < 1):
@@ -58,7 +58,7 @@ def distinct(triples: Triples) -> Triples:
     return pl.DataFrame(triples, orient="row").unique(maintain_order=True).to_numpy()
 
 
-def drawing_order(present: npt.NDArray[np.int32], seed: int, types: npt.NDArray[np.int32] | None) -> IntArray:
+def drawing_order(present: Int32Array, seed: int, types: Int32Array | None) -> Int64Array:
     """The entities in random order; with types, any stretch of it has about the proportions of the whole."""
     random = np.random.default_rng(seed)
     order = random.permutation(present).astype(np.int64)
@@ -73,7 +73,7 @@ def drawing_order(present: npt.NDArray[np.int32], seed: int, types: npt.NDArray[
 
 
 def draw(
-    triples: Triples, entities: int, relations: int, order: IntArray, test: int, val: int, min_edges: int
+    triples: Triples, entities: int, relations: int, order: Int64Array, test: int, val: int, min_edges: int
 ) -> npt.NDArray[np.int8]:
     """The split of each triple."""
     heads, tails = triples[:, 0].astype(np.int64), triples[:, 2].astype(np.int64)
@@ -94,7 +94,7 @@ def draw(
     return result
 
 
-def grouped(owners: IntArray, values: IntArray, count: int) -> tuple[IntArray, IntArray]:
+def grouped(owners: Int64Array, values: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
     """Values by owner: those of owner i stand at starts[i] to starts[i + 1]."""
     starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(owners, minlength=count), out=starts[1:])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import BoolArray
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import STANDARD_SPLITS, KnowledgeGraph, Triples
 
@@ -29,9 +29,7 @@ def support_split(graph: KnowledgeGraph, share: float = 0.5, seed: int = 0) -> K
     return graph.with_splits(splits, {"split": "support", "share": share, "seed": seed})
 
 
-def support_edges(
-    triples: Triples, known: npt.NDArray[np.bool_], share: float, random: np.random.Generator
-) -> npt.NDArray[np.bool_]:
+def support_edges(triples: Triples, known: BoolArray, share: float, random: np.random.Generator) -> BoolArray:
     """Which triples become visible; triples between known entities stay queries."""
     head_new, tail_new = ~known[triples[:, 0]], ~known[triples[:, 2]]
     head_owns = head_new & (~tail_new | (random.random(len(triples)) < 0.5))

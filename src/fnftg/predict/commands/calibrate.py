@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fnftg.console import print_json, say
+from fnftg.console import log, print_json
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
 from fnftg.kg.datasets import data_home
@@ -72,4 +72,4 @@ scores, and fnftg report draws it."""
         f"elsewhere.\nOf {len(relations):,} relations {len(calibration.tails):,} have a curve of their own for tails, "
         f"{len(calibration.heads):,} for heads; the others have that of all.",
     )
-    say(f"The curves are in {folder / FILE}.")
+    log(f"The curves are in {folder / FILE}.")

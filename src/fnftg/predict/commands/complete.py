@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import print_json, print_table, say
+from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, add_output, examples
 
@@ -58,9 +58,9 @@ for the search; sorting needs about 60 bytes beside it for each triple found, of
 
 def run_completion(chosen: Any) -> None:
     from fnftg.files import new_file
-    from fnftg.predict.completing import complete as search
-    from fnftg.predict.completing import forget, hits_among
-    from fnftg.predict.writing import format_of, nodes_under, write_triples
+    from fnftg.predict.completion import complete as search
+    from fnftg.predict.completion import forget, hits_among
+    from fnftg.predict.triple_files import format_of, nodes_under, write_triples
     from fnftg.ranking.runs import parse_size
 
     started, output = time.perf_counter(), chosen.output
@@ -112,7 +112,7 @@ def opened(chosen: Any) -> tuple[Any, Any]:
 
 
 def wanted_of(chosen: Any, predictor: Any) -> Any:
-    from fnftg.predict.completing import Wanted
+    from fnftg.predict.completion import Wanted
     from fnftg.predict.questions import checked_k
 
     if chosen.min_probability is not None:
@@ -172,4 +172,4 @@ def print_summary(predictor: Any, found: Any, summary: dict[str, Any]) -> None:
     if not calibrated:
         note += " Scores are no probabilities: fnftg calibrate makes them so."
     print_table("the likeliest", ["probability" if calibrated else "score", "head", "relation", "tail"], rows, note)
-    say(f"All are in {summary['output']}.")
+    log(f"All are in {summary['output']}.")

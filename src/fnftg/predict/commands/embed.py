@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fnftg.console import print_json, say
+from fnftg.console import log, print_json
 from fnftg.kg.commands.arguments import add_json, add_output, examples
 from fnftg.predict.commands.arguments import add_run
 
@@ -35,4 +35,4 @@ def embed(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     if chosen.json:
         print_json({"output": str(path), "entities": entities, "width": width})
     else:
-        say(f"The vectors of {entities:,} entities, {width} numbers each, are in {path}.")
+        log(f"The vectors of {entities:,} entities, {width} numbers each, are in {path}.")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import print_json, print_table, say
+from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
@@ -50,7 +50,7 @@ An entity that does not exist yet is described with --text, and - stands in its 
     add_json(parser)
     chosen = parser.parse_args(arguments)
     from fnftg.files import new_file
-    from fnftg.predict.drawing import drawing
+    from fnftg.predict.explanation_drawing import drawing
     from fnftg.predict.predictor import load
 
     if chosen.svg and chosen.svg.exists() and not chosen.force:
@@ -60,7 +60,7 @@ An entity that does not exist yet is described with --text, and - stands in its 
     if chosen.svg:
         with new_file(chosen.svg, chosen.force) as partial:
             partial.write_text(drawing(found), encoding="utf-8")
-        say(f"The drawing is {chosen.svg}.")
+        log(f"The drawing is {chosen.svg}.")
     if chosen.json:
         print_json(found.as_dict())
     else:
@@ -81,7 +81,7 @@ def asked_about(chosen: Any) -> tuple[Any, Any, Any]:
 
 
 def print_reasons(found: Any) -> None:
-    from fnftg.predict.drawing import outcome, triple_words
+    from fnftg.predict.explanation_drawing import outcome, triple_words
 
     print(f"{triple_words(found)}\n{outcome(found)}\n")
     for words, side in (("the question", found.query), ("the answer", found.candidate)):

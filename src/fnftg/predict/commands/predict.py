@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fnftg.console import print_json, print_table, say
+from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
 from fnftg.predict.commands.explain import print_short
 
 if TYPE_CHECKING:
-    from fnftg.predict.explaining import Explanation
+    from fnftg.predict.explanation import Explanation
     from fnftg.predict.predictor import Predictor
     from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 
@@ -63,7 +63,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         predictor = predictor.indexed()
         assert predictor.index is not None
         recall, questions = predictor.index.recall, predictor.index.queries
-        say(f"The index finds {recall:.1%} of the ten best, measured on {questions} questions.")
+        log(f"The index finds {recall:.1%} of the ten best, measured on {questions} questions.")
     if lines:
         answer_batch(predictor, lines, chosen)
     elif question is not None:
@@ -75,7 +75,7 @@ def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
     if chosen.save:
         new = [part for part in (question.head, question.tail) if not isinstance(part, (str, int, type(None)))]
         predictor.add(*new).save(chosen.save)
-        say(f"The graph with the new entity is {chosen.save}.")
+        log(f"The graph with the new entity is {chosen.save}.")
     reasons = best_reasons(predictor, question, answers) if chosen.reasons else None
     if chosen.json:
         found = {"question": as_words(question), "answers": [answer.as_dict() for answer in answers]}
@@ -117,11 +117,11 @@ def print_answers(question: Question, answers: list[Answer]) -> None:
 
 def answer_batch(predictor: Predictor, lines: Iterator[tuple[str, str]], chosen: Any) -> None:
     """One JSON answer a line, in the order of the questions."""
-    from fnftg.predict.answering import answered
-    from fnftg.predict.questions import Asked
-    from fnftg.predict.resolving import resolved
+    from fnftg.predict.entity_linking import resolved
+    from fnftg.predict.inference import answered
+    from fnftg.predict.questions import ResolvedQuery
 
-    waiting: list[tuple[Question, Asked]] = []
+    waiting: list[tuple[Question, ResolvedQuery]] = []
 
     def answer() -> None:
         found = answered(predictor, [asked for _, asked in waiting], chosen.k, chosen.known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fnftg.console import print_json, say
+from fnftg.console import log, print_json
 from fnftg.kg.commands.arguments import add_json, examples
 
 
@@ -24,8 +24,8 @@ def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument("--force", action="store_true", help="replace STORE if it exists, in one step")
     add_json(parser)
     chosen = parser.parse_args(arguments)
+    from fnftg.predict.graph_update import update as update_run
     from fnftg.predict.predictor import load
-    from fnftg.predict.updating import update as update_run
 
     done = update_run(
         load(chosen.run), chosen.triples, chosen.texts, chosen.relation_texts, chosen.output, chosen.force
@@ -35,9 +35,9 @@ def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         counts = {name: getattr(done, name) for name in ("entities", "relations", "triples", "embedded")}
         print_json({"graph": str(done.store), **counts, "index_recall": recall})
         return
-    say(
+    log(
         f"Added {done.entities:,} entities, {done.relations:,} relations and {done.triples:,} triples, and embedded "
         f"{done.embedded:,} entities; the graph is {done.store}, and {chosen.run} now answers from it."
     )
     if recall is not None:
-        say(f"The index finds {recall:.1%} of the ten best.")
+        log(f"The index finds {recall:.1%} of the ten best.")

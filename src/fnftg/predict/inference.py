@@ -12,79 +12,76 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import torch
 
+from fnftg.arrays import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.votes import Votes
 from fnftg.kg.graph import first_words
-from fnftg.predict.growing import MoreAnswers, new_triples
-from fnftg.predict.questions import Answer, Asked
-from fnftg.predict.surroundings import Edges, Surroundings, changed_centres, edges_of, grown_parallels, joined
-from fnftg.ranking.answers import pair_scores
+from fnftg.predict.graph_delta import ExtendedAnswers, new_triples
+from fnftg.predict.local_subgraph import EdgeList, Surroundings, changed_centres, edges_of, grown_parallels, joined
+from fnftg.predict.questions import Answer, ResolvedQuery
 from fnftg.ranking.calibration import margins, rivals
-from fnftg.ranking.extras import Extras, merged
-from fnftg.text.lookalikes import Lookalikes
+from fnftg.ranking.evidence_scores import Extras, merged
+from fnftg.ranking.search import pair_scores
+from fnftg.text.nearest_texts import TextKNN
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Truths = npt.NDArray[np.bool_]
 ROUND = 512  # questions answered at a time
-Search = Callable[[Floats, Numbers, Numbers, int], tuple[Floats, Numbers]]
+Search = Callable[[Float32Array, Int64Array, Int64Array, int], tuple[Float32Array, Int64Array]]
 
 
 @dataclass(frozen=True)
-class Batch:
+class QueryBatch:
     """Questions and one view for the texts of all that they add; each has its own numbers for what is new to it."""
 
     predictor: Predictor
-    asked: Sequence[Asked]
+    asked: Sequence[ResolvedQuery]
     texts: GraphTexts
-    first_entity: Numbers  # (q,): how many new entities come before those of each question
-    first_relation: Numbers  # (q,)
+    first_entity: Int64Array  # (q,): how many new entities come before those of each question
+    first_relation: Int64Array  # (q,)
 
     @classmethod
-    def of(cls, predictor: Predictor, asked: Sequence[Asked]) -> Batch:
-        entities = [entity.text for one in asked for entity in one.addition.entities]
-        relations = [relation.text for one in asked for relation in one.addition.relations]
-        texts = predictor.visible.texts
+    def of(cls, predictor: Predictor, asked: Sequence[ResolvedQuery]) -> QueryBatch:
+        entities = [entity.text for one in asked for entity in one.delta.entities]
+        relations = [relation.text for one in asked for relation in one.delta.relations]
+        texts = predictor.context.texts
         if entities or relations:
             view = predictor.graph.extended(
                 {f"\x1f{place}": text for place, text in enumerate(entities)},
                 {f"\x1f{place}": text for place, text in enumerate(relations)},
             )
             texts = texts.extended(view, predictor.model.tt.encoder)
-        counts = np.array([(len(one.addition.entities), len(one.addition.relations)) for one in asked], np.int64)
+        counts = np.array([(len(one.delta.entities), len(one.delta.relations)) for one in asked], np.int64)
         first = np.cumsum(counts, axis=0) - counts
         return cls(predictor, asked, texts, first[:, 0], first[:, 1])
 
     def relations_of(self, question: int) -> int:
         """R as the question sees it."""
-        return len(self.predictor.graph.relations) + len(self.asked[question].addition.relations)
+        return len(self.predictor.graph.relations) + len(self.asked[question].delta.relations)
 
-    def surroundings(self, question: int, centre: int) -> tuple[Numbers, Surroundings]:
+    def surroundings(self, question: int, centre: int) -> tuple[Int64Array, Surroundings]:
         """The centres that the question's edges change, and a graph around them and the question's own centre."""
-        base, ego = self.predictor.visible.neighbours, self.predictor.model.ego
-        (added, relations), more = self.added_edges(question), len(self.asked[question].addition.entities)
+        base, ego = self.predictor.context.neighbours, self.predictor.model.ego
+        (added, relations), more = self.added_edges(question), len(self.asked[question].delta.entities)
         changed = changed_centres(base, added, len(base) + more, relations, ego)
         return changed, Surroundings.of(base, added, relations, np.append(changed, centre), ego)
 
-    def added_edges(self, question: int) -> tuple[Edges, int]:
+    def added_edges(self, question: int) -> tuple[EdgeList, int]:
         """Those of the question, and R as it sees it."""
-        triples, relations = np.array(self.asked[question].addition.triples, np.int64), self.relations_of(question)
-        return edges_of(triples, relations, self.predictor.visible.neighbours.directions), relations
+        triples, relations = np.array(self.asked[question].delta.triples, np.int64), self.relations_of(question)
+        return edges_of(triples, relations, self.predictor.context.neighbours.directions), relations
 
-    def entities(self, rows: npt.NDArray[Any], question: int) -> npt.NDArray[np.int32]:
+    def entities(self, rows: AnyArray, question: int) -> Int32Array:
         """A question's rows of entities as rows of the common view."""
         own = rows >= len(self.predictor.graph.entities)
         return np.asarray(rows + own * self.first_entity[question], np.int32)
 
-    def labels(self, labels: npt.NDArray[Any], question: int) -> npt.NDArray[np.int32]:
+    def labels(self, labels: AnyArray, question: int) -> Int32Array:
         count = self.relations_of(question)
         relation, inverse = labels % count, labels >= count
         relation = relation + (relation >= len(self.predictor.graph.relations)) * self.first_relation[question]
@@ -97,10 +94,10 @@ class Batch:
         neighbours, labels = self.entities(egos.neighbours, question), self.labels(egos.labels, question)
         return EgoGraphs(egos.offsets, neighbours, labels, second)
 
-    def ego_graphs(self, question: int, centres: Numbers, around: Surroundings) -> EgoGraphs:
+    def ego_graphs(self, question: int, centres: Int64Array, around: Surroundings) -> EgoGraphs:
         return self.common(around.ego_graphs(self.predictor.model.ego, self.texts, centres), question)
 
-    def embedded(self, centres: list[Any], egos: list[EgoGraphs], labels: list[Any] | None) -> Floats:
+    def embedded(self, centres: list[Any], egos: list[EgoGraphs], labels: list[Any] | None) -> Float32Array:
         """Vectors of candidates, or points of queries where there are labels: (n, d)."""
         model = self.predictor.model
         if not centres:
@@ -108,11 +105,11 @@ class Batch:
         own = None if labels is None else np.concatenate(labels)
         with torch.inference_mode():
             found = model(self.texts, np.concatenate(centres), joined(egos), own, labels is None)
-        vectors: Floats = found[0 if labels is None else 1].float().cpu().numpy()
+        vectors: Float32Array = found[0 if labels is None else 1].float().cpu().numpy()
         return vectors
 
     def extras(
-        self, queries: Sequence[tuple[int, Numbers, Numbers, Surroundings | None]], labels: npt.NDArray[Any]
+        self, queries: Sequence[tuple[int, Int64Array, Int64Array, Surroundings | None]], labels: AnyArray
     ) -> Extras:
         """What votes add to the scores of queries, given as questions with centres and labels in their own numbers and
         the graph around them, if it is another; the same labels (q,) in those of the common view."""
@@ -121,44 +118,44 @@ class Batch:
             return Extras.nothing(len(labels))
         return Extras.of(model, self.texts, labels, Votes.joined([self.votes(*part) for part in queries]))
 
-    def votes(self, question: int, centres: Numbers, labels: Numbers, around: Surroundings | None) -> Votes:
+    def votes(self, question: int, centres: Int64Array, labels: Int64Array, around: Surroundings | None) -> Votes:
         """What speaks for answers of the queries (q,), all in the numbers of the question."""
-        predictor, addition = self.predictor, self.asked[question].addition
-        visible, config = predictor.visible, predictor.model.votes
+        predictor, delta = self.predictor, self.asked[question].delta
+        context, config = predictor.context, predictor.model.votes
         asked = centres.astype(np.int32), labels.astype(np.int32)
         if around is None:
-            votes = visible.votes(config, *asked)
+            votes = context.votes(config, *asked)
             assert votes is not None
             return votes
-        votes, answers = Votes.none(len(centres)), MoreAnswers.of(predictor.known, addition)
-        unknown = new_triples(predictor.known, addition)
+        votes, answers = Votes.none(len(centres)), ExtendedAnswers.of(predictor.known, delta)
+        unknown = new_triples(predictor.known, delta)
         if config.lookalikes:
             lookalikes = self.lookalikes(config.lookalikes_at_evaluation, question)
             votes = Votes.of(lookalikes, answers, *asked, config.answers)
-        if visible.parallels is not None:
-            counted = grown_parallels(visible.parallels, visible.neighbours, *self.added_edges(question))
+        if context.parallels is not None:
+            counted = grown_parallels(context.parallels, context.neighbours, *self.added_edges(question))
             votes = votes.beside("kinship", *around.parallels(counted, *asked, config.answers))
-        if visible.naming is not None:
-            mentions, texts = visible.naming.mentions, [entity.text for entity in addition.entities]
+        if context.naming is not None:
+            mentions, texts = context.naming.mentions, [entity.text for entity in delta.entities]
             if texts:
                 mentions = mentions.extended(texts, first_words(pl.Series(texts)))
-            naming = visible.naming.grown(mentions, unknown, self.relations_of(question))
+            naming = context.naming.grown(mentions, unknown, self.relations_of(question))
             votes = votes.beside("mentioned", *naming(answers, *asked))
-        if visible.precedents is not None and self.unmet[self.labels(labels, question)].any():
+        if context.precedents is not None and self.unmet[self.labels(labels, question)].any():
             every = self.labels(np.arange(2 * self.relations_of(question)), question)
-            precedents = visible.precedents.grown(unknown, self.unmet[every])
+            precedents = context.precedents.grown(unknown, self.unmet[every])
             lookalikes = self.lookalikes(config.lookalikes, question)
             votes = precedents.beside(votes, lookalikes, answers, *asked, None, config.answers)
         return votes
 
     @cached_property
-    def unmet(self) -> Truths:
+    def unmet(self) -> BoolArray:
         """Which labels of the common view were never trained on."""
         return self.predictor.model.unmet(self.texts)
 
-    def lookalikes(self, k: int, question: int) -> Lookalikes:
+    def lookalikes(self, k: int, question: int) -> TextKNN:
         """In the numbers of the question, what is new to it among them."""
-        found, more = self.predictor.visible.texts.lookalikes(k), len(self.asked[question].addition.entities)
+        found, more = self.predictor.context.texts.lookalikes(k), len(self.asked[question].delta.entities)
         if not more:
             return found
         assert self.texts.features is not None
@@ -166,7 +163,7 @@ class Batch:
         return found.extended(self.texts.features.take(new.astype(np.int64)))
 
 
-def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
+def answered(predictor: Predictor, asked: Sequence[ResolvedQuery], k: int, known: bool) -> list[list[Answer]]:
     """The k best answers to each question, known links left out or kept and marked; nothing is its own answer."""
     answers: dict[int, list[Answer]] = {}
     for_entities = [place for place, one in enumerate(asked) if one.relation >= 0]
@@ -179,19 +176,19 @@ def answered(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) 
     return [answers[place] for place in range(len(asked))]
 
 
-def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: bool) -> list[list[Answer]]:
-    batch, entities = Batch.of(predictor, asked), len(predictor.graph.entities)
+def entity_answers(predictor: Predictor, asked: Sequence[ResolvedQuery], k: int, known: bool) -> list[list[Answer]]:
+    batch, entities = QueryBatch.of(predictor, asked), len(predictor.graph.entities)
     centres = np.array([one.head if one.tail < 0 else one.tail for one in asked], np.int64)
     inverse = np.array([one.tail >= 0 for one in asked])
     labels = np.array(
         [one.relation + i * batch.relations_of(q) for q, (one, i) in enumerate(zip(asked, inverse, strict=True))]
     )
-    plain = [question for question, one in enumerate(asked) if not one.addition]
-    own = [question for question, one in enumerate(asked) if one.addition]
+    plain = [question for question, one in enumerate(asked) if not one.delta]
+    own = [question for question, one in enumerate(asked) if one.delta]
     query_egos, changed_egos, changed_rows = [], [], []
-    groups: list[tuple[int, Numbers, Numbers, Surroundings | None]] = []
+    groups: list[tuple[int, Int64Array, Int64Array, Surroundings | None]] = []
     if plain:
-        egos = predictor.visible.ego_graphs(predictor.model.ego, centres[plain].astype(np.int32), None)
+        egos = predictor.context.ego_graphs(predictor.model.ego, centres[plain].astype(np.int32), None)
         query_egos.append(batch.common(egos, plain[0]))
         groups.append((plain[0], centres[plain], labels[plain], None))
     for question in own:
@@ -201,9 +198,9 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
         changed_rows.append(changed)
         groups.append((question, centres[[question]], labels[[question]], around))
     order = [*plain, *own]
-    points = np.empty((len(asked), predictor.model.width), np.float32)
+    query_embeddings = np.empty((len(asked), predictor.model.width), np.float32)
     view_labels = np.concatenate([batch.labels(labels[[question]], question) for question in order])
-    points[order] = batch.embedded(
+    query_embeddings[order] = batch.embedded(
         [batch.entities(centres[[question]], question) for question in order], query_egos, [view_labels]
     )
     vectors = batch.embedded(
@@ -212,11 +209,11 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
     query = np.repeat(np.array(own, np.int64), [len(rows) for rows in changed_rows])
     rows = np.concatenate([np.zeros(0, np.int64), *changed_rows])
 
-    size = entities + int(max((len(one.addition.entities) for one in asked), default=0))
+    size = entities + int(max((len(one.delta.entities) for one in asked), default=0))
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
     extras = batch.extras(groups, view_labels)
     listed = np.array(order, np.int64)[extras.queries], extras.rows, extras.values
-    candidates = Candidates.of(predictor, points, size, query, rows, vectors, *listed)
+    candidates = Candidates.of(predictor, query_embeddings, size, query, rows, vectors, *listed)
     itself = np.arange(len(asked)) * size + centres  # no answer, unless the graph says so
     left_out = np.setdiff1d(itself, links) if known else np.union1d(itself, links)
     scores, found = candidates.best(left_out, max(k, 2))  # two, so that the first has a rival
@@ -229,22 +226,22 @@ def entity_answers(predictor: Predictor, asked: Sequence[Asked], k: int, known: 
     ]
 
 
-def relation_answers(predictor: Predictor, one: Asked, k: int, known: bool) -> list[Answer]:
+def relation_answers(predictor: Predictor, one: ResolvedQuery, k: int, known: bool) -> list[Answer]:
     """All relations of two entities, by the score that the tail has as an answer to (head, relation, ?)."""
-    batch = Batch.of(predictor, [one])
+    batch = QueryBatch.of(predictor, [one])
     count = batch.relations_of(0)
     changed, around = batch.surroundings(0, one.head)
     labels, centres = np.arange(count), np.full(count, one.head, np.int64)
     egos = batch.ego_graphs(0, centres, around)
-    points = batch.embedded([batch.entities(centres, 0)], [egos], [batch.labels(labels, 0)])
+    query_embeddings = batch.embedded([batch.entities(centres, 0)], [egos], [batch.labels(labels, 0)])
     if one.tail in changed:
         tail = np.array([one.tail])
         vectors = batch.embedded([batch.entities(tail, 0)], [batch.ego_graphs(0, tail, around)], None)
     else:
         vectors = np.array(predictor.table[[one.tail]])
-    scores = pair_scores(predictor.model, points, vectors, labels, np.zeros(count, np.int64))
+    scores = pair_scores(predictor.model, query_embeddings, vectors, labels, np.zeros(count, np.int64))
     scores += batch.extras([(0, centres, labels, around)], batch.labels(labels, 0)).added_to(np.full(count, one.tail))
-    marks = np.array([(one.head, relation, one.tail) in set(one.addition.triples) for relation in range(count)])
+    marks = np.array([(one.head, relation, one.tail) in set(one.delta.triples) for relation in range(count)])
     if max(one.head, one.tail) < len(predictor.graph.entities):
         graph_relations = len(predictor.graph.relations)
         offsets, tails = predictor.known(
@@ -254,27 +251,29 @@ def relation_answers(predictor: Predictor, one: Asked, k: int, known: bool) -> l
     usable = ~np.isnan(scores) & (known | ~marks)
     order = np.lexsort((labels, -scores, ~usable))[: min(k, int(usable.sum()))]
     answer = np.full((len(order), 1), one.tail)
-    unknown = partial(best_tails, batch, changed, around, points[order], order)
+    unknown = partial(best_tails, batch, changed, around, query_embeddings[order], order)
     probabilities = probable(batch, scores[order][:, None], answer, batch.labels(labels[order], 0), unknown)
     return as_answers(predictor, one, "relation", scores[order], order, marks[order], probabilities[:, 0])
 
 
 def best_tails(
-    batch: Batch, changed: Numbers, around: Surroundings, points: Floats, relations: Numbers
-) -> tuple[Floats, Numbers]:
+    batch: QueryBatch, changed: Int64Array, around: Surroundings, query_embeddings: Float32Array, relations: Int64Array
+) -> tuple[Float32Array, Int64Array]:
     """The two best tails that are not known of (head, relation, ?), of the head of the only question with some
     relations (q,) and their points: scores and rows, (q, 2) each."""
     predictor, one = batch.predictor, batch.asked[0]
     asked = [replace(one, relation=relation, tail=-1) for relation in relations.tolist()]
     vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed, around)], None)
     query, which = (part.ravel() for part in np.indices((len(asked), len(changed))))
-    size = len(predictor.graph.entities) + len(one.addition.entities)
+    size = len(predictor.graph.entities) + len(one.delta.entities)
     heads, inverse = np.full(len(asked), one.head, np.int64), np.zeros(len(asked), bool)
     links = known_links(predictor, asked, heads, inverse, size)
     left_out = np.union1d(links, np.arange(len(asked)) * size + heads)
     extras = batch.extras([(0, heads, relations, around)], batch.labels(relations, 0))
     listed = extras.queries, extras.rows, extras.values
-    return Candidates.of(predictor, points, size, query, changed[which], vectors[which], *listed).best(left_out, 2)
+    return Candidates.of(predictor, query_embeddings, size, query, changed[which], vectors[which], *listed).best(
+        left_out, 2
+    )
 
 
 @dataclass(frozen=True)
@@ -283,48 +282,50 @@ class Candidates:
     and those that votes or parallels speak for."""
 
     predictor: Predictor
-    points: Floats  # (q, d)
+    query_embeddings: Float32Array  # (q, d)
     size: int  # above every row
-    query: Numbers  # (p,): whose candidate each of those with a score of its own is
-    rows: Numbers  # (p,)
-    scores: Floats  # (p,)
+    query: Int64Array  # (p,): whose candidate each of those with a score of its own is
+    rows: Int64Array  # (p,)
+    scores: Float32Array  # (p,)
 
     @classmethod
     def of(
         cls,
         predictor: Predictor,
-        points: Floats,
+        query_embeddings: Float32Array,
         size: int,
-        query: Numbers,
-        rows: Numbers,
-        vectors: Floats,
-        voted_query: Numbers,
-        voted: Numbers,
-        values: Floats,
+        query: Int64Array,
+        rows: Int64Array,
+        vectors: Float32Array,
+        voted_query: Int64Array,
+        voted: Int64Array,
+        values: Float32Array,
     ) -> Candidates:
         """With the vectors (p, d) of new and changed rows, in the order of their queries and then their own; and with
         values that votes add to the scores of some rows (v,)."""
-        scores = pair_scores(predictor.model, points, vectors, query, np.arange(len(vectors)))
+        scores = pair_scores(predictor.model, query_embeddings, vectors, query, np.arange(len(vectors)))
         own, listed = query * size + rows, voted_query * size + voted
         changed, place = np.isin(listed, own), np.searchsorted(own, listed)
         scores[place[changed]] += values[changed]
         voted_query, voted, values = voted_query[~changed], voted[~changed], values[~changed]
-        raised = pair_scores(predictor.model, points, predictor.table, voted_query, voted) + values
+        raised = pair_scores(predictor.model, query_embeddings, predictor.table, voted_query, voted) + values
         query, rows = np.concatenate([query, voted_query]), np.concatenate([rows, voted])
-        return cls(predictor, points, size, query, rows, np.concatenate([scores, raised]))
+        return cls(predictor, query_embeddings, size, query, rows, np.concatenate([scores, raised]))
 
-    def best(self, left_out: Numbers, k: int) -> tuple[Floats, Numbers]:
+    def best(self, left_out: Int64Array, k: int) -> tuple[Float32Array, Int64Array]:
         """The k best of each point, without what is left out (query · size + row, ascending): scores, rows, (q, k)."""
         own = self.query * self.size + self.rows
         not_in_table = np.unique(np.concatenate([left_out, own]))
         not_in_table = not_in_table[not_in_table % self.size < len(self.predictor.graph.entities)]
-        offsets = np.searchsorted(not_in_table, np.arange(len(self.points) + 1) * self.size)
-        scores, found = self.predictor.search(self.points, offsets, not_in_table % self.size, k)
+        offsets = np.searchsorted(not_in_table, np.arange(len(self.query_embeddings) + 1) * self.size)
+        scores, found = self.predictor.search(self.query_embeddings, offsets, not_in_table % self.size, k)
         spared = ~np.isin(own, left_out)
         return merged(scores, found, self.query[spared], self.scores[spared], self.rows[spared])
 
 
-def known_links(predictor: Predictor, asked: Sequence[Asked], centres: Numbers, inverse: Truths, size: int) -> Numbers:
+def known_links(
+    predictor: Predictor, asked: Sequence[ResolvedQuery], centres: Int64Array, inverse: BoolArray, size: int
+) -> Int64Array:
     """Every known answer of every question, as question · size + row: those of the graph, and what questions add."""
     relations = np.array([one.relation for one in asked])
     entities, count = len(predictor.graph.entities), len(predictor.graph.relations)
@@ -334,18 +335,18 @@ def known_links(predictor: Predictor, asked: Sequence[Asked], centres: Numbers, 
     added = [
         question * size + (head if one.tail >= 0 else tail)
         for question, one in enumerate(asked)
-        for head, relation, tail in one.addition.triples
+        for head, relation, tail in one.delta.triples
         if relation == one.relation and (tail if one.tail >= 0 else head) == centres[question]
     ]
     return np.concatenate([np.repeat(there, np.diff(offsets)) * size + rows, np.array(added, np.int64)])
 
 
 def probable(
-    batch: Batch,
-    scores: Floats,
-    rows: Numbers,
-    labels: npt.NDArray[Any],
-    unknown: Callable[[], tuple[Floats, Numbers]],
+    batch: QueryBatch,
+    scores: Float32Array,
+    rows: Int64Array,
+    labels: AnyArray,
+    unknown: Callable[[], tuple[Float32Array, Int64Array]],
 ) -> Any:
     """Probabilities of candidates (q, k) of queries with these labels (q,), None where the model was not calibrated.
     Their rivals are the best of those that are no known links, of which two at least are looked up when needed."""
@@ -361,7 +362,13 @@ def probable(
 
 
 def as_answers(
-    predictor: Predictor, one: Asked, kind: str, scores: Floats, rows: Numbers, marks: Truths, probabilities: Any
+    predictor: Predictor,
+    one: ResolvedQuery,
+    kind: str,
+    scores: Float32Array,
+    rows: Int64Array,
+    marks: BoolArray,
+    probabilities: Any,
 ) -> list[Answer]:
     vocabulary = predictor.graph.entities if kind == "entity" else predictor.graph.relations
     answers: list[Answer] = []
@@ -373,10 +380,10 @@ def as_answers(
         if row < len(vocabulary):
             id_, name, text = vocabulary.ids[row], vocabulary.name(row), vocabulary.texts[row]
         elif kind == "entity":
-            text = one.addition.entities[row - len(vocabulary)].text
-            id_, name = one.addition.ids[row - len(vocabulary)], text.split(", ")[0][:80]
+            text = one.delta.entities[row - len(vocabulary)].text
+            id_, name = one.delta.ids[row - len(vocabulary)], text.split(", ")[0][:80]
         else:
-            text = one.addition.relations[row - len(vocabulary)].text
+            text = one.delta.relations[row - len(vocabulary)].text
             id_, name = text, text
         probability = None if probability is None else float(probability)
         answers.append(Answer(len(answers) + 1, id_, name, text, score, probability, mark))

@@ -5,51 +5,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fnftg.ego.answers import KnownAnswers, Rows
+from fnftg.arrays import BoolArray, Int32Array, Int64Array
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.predict.questions import Addition
-
-Numbers = npt.NDArray[np.int64]
+from fnftg.predict.questions import GraphDelta
 
 
-def grown_graph(graph: KnowledgeGraph, addition: Addition) -> KnowledgeGraph:
+def grown_graph(graph: KnowledgeGraph, delta: GraphDelta) -> KnowledgeGraph:
     """A view with the new entities, relations and triples, these in a split of their own."""
     relation_ids = []
-    for relation in addition.relations:
+    for relation in delta.relations:
         id_ = relation.text
         while graph.relations.find(id_) is not None:
             id_ += "'"
         relation_ids.append(id_)
-    entities = dict(zip(addition.ids, (entity.text for entity in addition.entities), strict=True))
-    relations = dict(zip(relation_ids, (relation.text for relation in addition.relations), strict=True))
+    entities = dict(zip(delta.ids, (entity.text for entity in delta.entities), strict=True))
+    relations = dict(zip(relation_ids, (relation.text for relation in delta.relations), strict=True))
     view = graph.extended(entities, relations)
     ids = [
         (view.entities.ids[head], view.relations.ids[relation], view.entities.ids[tail])
-        for head, relation, tail in addition.triples
+        for head, relation, tail in delta.triples
     ]
     return graph.extended(entities, relations, ids)
 
 
 @dataclass(frozen=True)
-class MoreAnswers:
+class ExtendedAnswers:
     """Known answers and those of a few more triples, of a graph with more entities and relations: nothing is copied."""
 
     base: KnownAnswers
     added: KnownAnswers  # with the numbers of the grown graph
 
     @classmethod
-    def of(cls, base: KnownAnswers, addition: Addition) -> MoreAnswers:
-        triples: Triples = np.array(addition.triples, np.int32).reshape(-1, 3)
-        entities, relations = base.entities + len(addition.entities), base.relations + len(addition.relations)
+    def of(cls, base: KnownAnswers, delta: GraphDelta) -> ExtendedAnswers:
+        triples: Triples = np.array(delta.triples, np.int32).reshape(-1, 3)
+        entities, relations = base.entities + len(delta.entities), base.relations + len(delta.relations)
         return cls(base, KnownAnswers.of(triples, entities, relations))
 
     @property
     def entities(self) -> int:
         return self.added.entities
 
-    def __call__(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]:
+    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
         """As of the grown graph: the answers of query i stand at offsets[i] to offsets[i + 1], ascending."""
         new = self.added.relations - self.base.relations
         old = labels - (labels >= self.added.relations) * new  # inverses stand behind the new relations
@@ -66,9 +64,9 @@ class MoreAnswers:
         )
 
 
-def new_triples(known: KnownAnswers, addition: Addition) -> Triples:
+def new_triples(known: KnownAnswers, delta: GraphDelta) -> Triples:
     """What an addition says that was not known, each triple once."""
-    triples: Triples = np.unique(np.array(addition.triples, np.int32).reshape(-1, 3), axis=0)
+    triples: Triples = np.unique(np.array(delta.triples, np.int32).reshape(-1, 3), axis=0)
     heads, relations, tails = triples.astype(np.int64).T
     new = np.maximum(heads, tails) >= known.entities
     new |= relations >= known.relations
@@ -87,7 +85,7 @@ def grown_answers(known: KnownAnswers, triples: Triples, entities: int, relation
     return KnownAnswers(np.insert(old, np.searchsorted(old, new), new), entities, relations)
 
 
-def _absent(old: Numbers, new: Numbers) -> npt.NDArray[np.bool_]:
+def _absent(old: Int64Array, new: Int64Array) -> BoolArray:
     """Whether each of the new numbers is missing among the sorted old ones."""
     if not len(old):
         return np.ones(len(new), bool)

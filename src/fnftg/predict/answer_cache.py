@@ -20,19 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.arrays import Float32Array, Int32Array
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, new_folder, sha256
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import write_array
-from fnftg.models.predictor import LinkPredictor, Visible
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT
-from fnftg.predict.naming import NameTable
+from fnftg.predict.name_index import NameTable
 from fnftg.ranking.embedding import candidate_table
 from fnftg.ranking.evaluation import MEMORY
 from fnftg.ranking.processes import Processes
@@ -42,7 +42,6 @@ from fnftg.text.transformer import GraphTexts, pooling_of
 
 ANSWERS, CURRENT = "answers", "graph.json"
 TABLE, KNOWN, NEIGHBOURS, FEATURES, INDEX = "table.npy", "known.npy", "neighbours", "features.npy", "features.index.npy"
-Floats = npt.NDArray[np.float32]
 
 
 def folder_of(run: Path, graph: KnowledgeGraph) -> Path | None:
@@ -110,9 +109,9 @@ def mapped(folder: Path, name: str) -> Any:
 
 
 @torch.inference_mode()
-def embedded(model: LinkPredictor, visible: Visible, rows: npt.NDArray[np.int32]) -> Floats:
+def embedded(model: LinkPredictor, context: GraphContext, rows: Int32Array) -> Float32Array:
     """The vectors of entities as candidates: (n, d)."""
-    return candidate_table(model.eval(), visible, rows, MEMORY, Processes())
+    return candidate_table(model.eval(), context, rows, MEMORY, Processes())
 
 
 def graph_texts(model: LinkPredictor, graph: KnowledgeGraph, folder: Path | None) -> GraphTexts:
@@ -125,7 +124,7 @@ def graph_texts(model: LinkPredictor, graph: KnowledgeGraph, folder: Path | None
         features = FeatureStore(model.tt.encoder, tokens, pooling_of(text, model.tt.encoder), table, text.token_budget)
         sizes = len(graph.entities), len(graph.relations)
         return GraphTexts(tokens, features, *sizes, vocabulary=graph.entities, cache=cache)
-    if text.training != "centre":
+    if text.training != "finetune-centre":
         return model.texts(graph, cache)
     texts = GraphTexts.of(graph, model.tt.encoder, text, cache)  # and its features, by the weights it has now
     texts.features = FeatureStore.of(model.tt.encoder, texts.tokens, model.tt.pooling, cache, text.token_budget)

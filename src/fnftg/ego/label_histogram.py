@@ -1,6 +1,6 @@
-"""The signature of an ego-graph: how many edges of each label there are.
+"""The label_histogram of an ego-graph: how many edges of each label there are.
 
-Attention is a mean: it cannot tell one edge from ten, nor that a label is missing. The signature can.
+Attention is a mean: it cannot tell one edge from ten, nor that a label is missing. The label_histogram can.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fnftg.ego.swiglu import SwiGLU
 
 
-class Signature(nn.Module):
+class LabelHistogram(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.norm = nn.LayerNorm(width)
@@ -26,5 +26,5 @@ class Signature(nn.Module):
         pairs, counts = torch.unique(centre_of_edge * len(labels) + label_of_edge, return_counts=True)
         weighted = labels[pairs % len(labels)] * torch.log1p(counts.to(labels.dtype))[:, None]
         sums = labels.new_zeros(count, labels.shape[1]).index_add(0, pairs // len(labels), weighted)
-        signature: Tensor = self.feed_forward(self.norm(sums))
-        return signature
+        label_histogram: Tensor = self.feed_forward(self.norm(sums))
+        return label_histogram

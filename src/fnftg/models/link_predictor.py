@@ -6,14 +6,15 @@ import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.answers import KnownAnswers
+from fnftg.arrays import AnyArray, BoolArray, Int32Array, Int64Array
+from fnftg.ego.config import EgoConfig
+from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.naming import Naming
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.parallels import Parallels
@@ -27,45 +28,9 @@ from fnftg.models.voting import NO_VOTES, VotesConfig
 from fnftg.text.encoders import TextConfig
 from fnftg.text.transformer import GraphTexts
 
-Integers = npt.NDArray[np.int32]
-
 
 @dataclass(frozen=True)
-class EgoConfig:
-    """Which neighbours a centre sees.
-
-    Args:
-        limit: neighbours at most, in training.
-        evaluation_limit: neighbours at most, in evaluation and prediction; as in training if none is given.
-        directions: both, incoming edges having the inverse relation's text, or out.
-        method: uniform, or rare: prefers edges of rare relations.
-        hops: 1, or 2: also the neighbours' neighbours.
-        second_limit: neighbours' neighbours at most, for each neighbour.
-    """
-
-    limit: int = 10
-    evaluation_limit: int | None = None
-    directions: Literal["both", "out"] = "both"
-    method: Literal["uniform", "rare"] = "uniform"
-    hops: Literal[1, 2] = 1
-    second_limit: int = 5
-
-    def __post_init__(self) -> None:
-        if self.limit < 0 or self.second_limit < 0 or (self.evaluation_limit or 0) < 0:
-            raise FnftgError("The limits of ego-graphs must not be negative.")
-        if self.hops not in (1, 2) or self.directions not in ("both", "out") or self.method not in ("uniform", "rare"):
-            raise FnftgError("Ego-graphs have hops 1 or 2, directions both or out, method uniform or rare.")
-
-    @property
-    def limit_at_evaluation(self) -> int:
-        return self.limit if self.evaluation_limit is None else self.evaluation_limit
-
-
-NO_EGO_GRAPHS = EgoConfig(limit=0)
-
-
-@dataclass(frozen=True)
-class Visible:
+class GraphContext:
     """What a model may look at: the texts of a graph and the edges that are not held back."""
 
     texts: GraphTexts
@@ -76,7 +41,7 @@ class Visible:
     precedents: Precedents | None = None  # and how relations that were never trained on are answered
 
     @classmethod
-    def of(cls, model: LinkPredictor, texts: GraphTexts, triples: Triples) -> Visible:
+    def of(cls, model: LinkPredictor, texts: GraphTexts, triples: Triples) -> GraphContext:
         """What the model needs of these triples (n, 3)."""
         neighbours = Neighbours.of(triples, texts.entities, texts.relations, model.ego.directions)
         if model.votes.lookalikes:
@@ -88,7 +53,7 @@ class Visible:
     @classmethod
     def counted(
         cls, model: LinkPredictor, texts: GraphTexts, neighbours: Neighbours, answers: Answers | None
-    ) -> Visible:
+    ) -> GraphContext:
         """With what the model counts in these edges."""
         parallels = Parallels.of(neighbours) if model.votes.parallels else None
         naming = Naming.of(texts.mentions, neighbours) if model.votes.mentions else None
@@ -98,10 +63,10 @@ class Visible:
     def votes(
         self,
         config: VotesConfig,
-        centres: Integers,
-        labels: Integers,
+        centres: Int32Array,
+        labels: Int32Array,
         hidden: str = "target",
-        targets: Integers | None = None,
+        targets: Int32Array | None = None,
         training: bool = False,
     ) -> Votes | None:
         """What the lookalikes of the centres (q,) answer to the same questions, which edges of the centres are
@@ -129,14 +94,14 @@ class Visible:
     def ego_graphs(
         self,
         config: EgoConfig,
-        centres: Integers,
+        centres: Int32Array,
         hidden: Hidden | None,
         key: tuple[int, int, int] = (0, 0, 0),
-        streams: npt.NDArray[np.int64] | None = None,
+        streams: Int64Array | None = None,
         training: bool = False,
     ) -> EgoGraphs:
         """The sampled ego-graphs; outside training they depend on the centre alone, not on the batch."""
-        limit = config.limit if training else config.limit_at_evaluation
+        limit = config.num_neighbours if training else config.num_neighbours_at_evaluation
         if limit == 0:
             return EgoGraphs(np.zeros(len(centres) + 1, np.int64), centres[:0], centres[:0])
         streams = centres.astype(np.int64) if streams is None else streams
@@ -146,20 +111,20 @@ class Visible:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ScoredBatch:
     """A step's queries and what they are compared with, as a loss sees them.
 
     Columns are the candidates of all processes, then the entities of `LinkPredictor.earlier`, if there are any.
     """
 
     texts: GraphTexts
-    centres: Integers  # (q,): the entities of this process, each a candidate and the centre of a query
-    points: Tensor  # (q, d)
+    centres: Int32Array  # (q,): the entities of this process, each a candidate and the centre of a query
+    query_embeddings: Tensor  # (q, d)
     candidates: Tensor  # (n, d)
-    columns: Integers  # (n,): the candidates' entities
+    candidate_ids: Int32Array  # (n,): the candidates' entities
     answers: Tensor  # (q,): the column of each query's answer
     negatives: Tensor  # (q, n + earlier) of truth values: which columns count against a query
-    labels: Integers  # (q,): of the queries
+    labels: Int32Array  # (q,): of the queries
     votes: Votes | None = None  # of their lookalikes
 
 
@@ -178,30 +143,30 @@ class LinkPredictor(nn.Module):
     width: int
     by_distance: bool  # the similarity is minus the L1 distance, for which there are faster ways to rank
     votes: VotesConfig = NO_VOTES  # of lookalikes, which add to the similarity
-    loops: bool = True  # an entity may be its own answer, also where no triple of train says so
+    allow_self_answers: bool = True  # an entity may be its own answer, also where no triple of train says so
 
     @abstractmethod
     def forward(
-        self, texts: GraphTexts, centres: Integers, egos: EgoGraphs, labels: Integers | None, candidates: bool
+        self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None, candidates: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """Candidate vectors (n, d) of the centres, if asked for, and, given the labels of queries (a relation r, or
         R + r for the inverse of r), the points (n, d) of these queries."""
 
     @abstractmethod
-    def similarity(self, points: Tensor, candidates: Tensor) -> Tensor:
+    def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         """(q, d) against (n, d) → scores (q, n)."""
 
-    def added(self, texts: GraphTexts, labels: Integers, votes: Votes) -> Tensor:
+    def added(self, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Tensor:
         """What votes and all beside them add to the scores of the answers (e,) of queries with these labels (q,)."""
         raise NotImplementedError
 
-    def unmet(self, texts: GraphTexts) -> npt.NDArray[np.bool_]:
+    def unmet(self, texts: GraphTexts) -> BoolArray:
         """Which labels of the graph (2R,) were never trained on; asked of systems that count precedents."""
         raise NotImplementedError
 
     # What training asks for
 
-    def meet(self, texts: GraphTexts, relations: Integers) -> None:
+    def meet(self, texts: GraphTexts, relations: Int32Array) -> None:
         """Is told which relations, rows of the graph, will be trained on; most systems need not know."""
 
     @property
@@ -209,21 +174,21 @@ class LinkPredictor(nn.Module):
         """Whether [h‖r] is read as a text, whose features a frozen encoder computes in advance."""
         return False
 
-    def loss(self, compared: Compared, ranking: RankingLoss) -> Tensor:
+    def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """What is trained for: the ranking loss of the scores, unless a system has more to learn."""
-        scores = self.similarity(compared.points, compared.candidates).float()  # (q, n)
+        scores = self.similarity(compared.query_embeddings, compared.candidates).float()  # (q, n)
         if compared.votes is not None:
             scores = scores + self.vote_scores(compared, compared.votes)
         return ranking(scores, compared.answers, compared.negatives)  # type: ignore[no-any-return]
 
-    def vote_scores(self, compared: Compared, votes: Votes) -> Tensor:
+    def vote_scores(self, compared: ScoredBatch, votes: Votes) -> Tensor:
         """What votes add to the scores of a batch: (q, n)."""
         added = self.added(compared.texts, compared.labels, votes)  # (e,)
 
-        def moved(rows: npt.NDArray[Any]) -> Tensor:
+        def moved(rows: AnyArray) -> Tensor:
             return torch.from_numpy(rows).to(added.device)
 
-        distinct, of_column = np.unique(compared.columns, return_inverse=True)
+        distinct, of_column = np.unique(compared.candidate_ids, return_inverse=True)
         place = np.minimum(np.searchsorted(distinct, votes.entities), len(distinct) - 1)
         here = np.flatnonzero(distinct[place] == votes.entities)
         of_entity = added.new_zeros(len(compared.centres), len(distinct)).index_put(
@@ -231,7 +196,7 @@ class LinkPredictor(nn.Module):
         )
         return of_entity.index_select(1, moved(of_column.reshape(-1)))
 
-    def earlier(self) -> Integers:
+    def queue_ids(self) -> Int32Array:
         """Entities of earlier batches that a system keeps as further negatives."""
         return np.zeros(0, np.int32)
 
@@ -240,7 +205,7 @@ class LinkPredictor(nn.Module):
     def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
         """The texts of a graph as this system reads them, with all features that it needs, by its present weights."""
         texts = GraphTexts.of(graph, self.tt.encoder, self.config.text, cache)
-        if self.config.text.training == "centre":
+        if self.config.text.training == "finetune-centre":
             self.tt.refresh(texts)
         return texts
 
@@ -262,5 +227,5 @@ class LinkPredictor(nn.Module):
 
 def needs_ego_graphs(text: TextConfig) -> None:
     """Refuses what makes sense with neighbours only."""
-    if text.training == "centre":
-        raise FnftgError("text.training centre is for ego-graphs: without them choose finetune or frozen.")
+    if text.training == "finetune-centre":
+        raise FnftgError("text.training finetune-centre is for ego-graphs: without them choose finetune or frozen.")

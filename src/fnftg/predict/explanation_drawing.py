@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from textwrap import wrap
 
-from fnftg.predict.explaining import EdgeReason, Explanation, Side, WordReason
+from fnftg.predict.explanation import EdgeReason, Explanation, Side, WordReason
 
 FOR, AGAINST, INK, FAINT, LINE = "#0072B2", "#D55E00", "#222222", "#6B6B6B", "#C9C9C9"
 DRAWN = 20  # neighbours of a centre

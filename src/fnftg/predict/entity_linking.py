@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnftg.errors import FnftgError, shortened
-from fnftg.predict.naming import Names
+from fnftg.predict.name_index import NameIndex
 from fnftg.predict.questions import (
     MOST_EDGES,
     MOST_NEW,
-    Addition,
-    Asked,
     EntityName,
+    GraphDelta,
     NewEntity,
     Question,
     Relation,
     RelationName,
+    ResolvedQuery,
 )
 
 
-def resolved(question: Question, entities: Names, relations: Names) -> Asked:
+def resolved(question: Question, entities: NameIndex, relations: NameIndex) -> ResolvedQuery:
     """Everything as rows; new entities and relations have those behind the graph's own."""
     return resolved_triple(question.head, question.relation, question.tail, entities, relations)
 
@@ -29,24 +29,24 @@ def resolved_triple(
     head: EntityName | None,
     relation: RelationName | None,
     tail: EntityName | None,
-    entities: Names,
-    relations: Names,
-) -> Asked:
-    meaning = Meaning(entities, relations)
+    entities: NameIndex,
+    relations: NameIndex,
+) -> ResolvedQuery:
+    meaning = Resolver(entities, relations)
     head_row, tail_row = (-1 if name is None else meaning.entity(name) for name in (head, tail))
     relation_row = -1 if relation is None else meaning.relation(relation)
     meaning.follow_edges()
-    return Asked(head_row, relation_row, tail_row, meaning.addition())
+    return ResolvedQuery(head_row, relation_row, tail_row, meaning.delta())
 
 
-def resolved_addition(
+def resolved_delta(
     new: Sequence[NewEntity],
     triples: Sequence[tuple[EntityName, RelationName, EntityName]],
-    entities: Names,
-    relations: Names,
-) -> Addition:
+    entities: NameIndex,
+    relations: NameIndex,
+) -> GraphDelta:
     """New entities, those that they are linked to, and further triples between old and new ones."""
-    meaning = Meaning(entities, relations)
+    meaning = Resolver(entities, relations)
     for one in new:
         if not isinstance(one, NewEntity):
             raise FnftgError(f"{shortened(str(one))} is no NewEntity: only those can be added.")
@@ -55,13 +55,13 @@ def resolved_addition(
     for head, relation, tail in triples:
         meaning.triples.append((meaning.entity(head), meaning.relation(relation), meaning.entity(tail)))
     meaning.follow_edges()
-    return meaning.addition()
+    return meaning.delta()
 
 
-class Meaning:
+class Resolver:
     """Collects what is new, in the order in which it is met."""
 
-    def __init__(self, entities: Names, relations: Names):
+    def __init__(self, entities: NameIndex, relations: NameIndex):
         self.entities, self.relations = entities, relations
         self.new_entities: dict[NewEntity, int] = {}  # by identity: to be linked to one another they must be the same
         self.new_relations: dict[Relation, int] = {}
@@ -95,7 +95,7 @@ class Meaning:
             for relation, other in map(pair, entity.incoming):
                 self.triples.append((self.entity(other), self.relation(relation), own))
 
-    def addition(self) -> Addition:
+    def delta(self) -> GraphDelta:
         ids: list[str] = []
         for number, entity in enumerate(self.new_entities, start=1):
             id_ = entity.id or f"new:{number}"
@@ -104,7 +104,7 @@ class Meaning:
             if id_ in ids or self.entities.vocabulary.find(id_) is not None:
                 raise FnftgError(f"The graph has {shortened(id_)} among its entities already: choose another id.")
             ids.append(id_)
-        return Addition(tuple(self.new_entities), tuple(ids), tuple(self.new_relations), tuple(self.triples))
+        return GraphDelta(tuple(self.new_entities), tuple(ids), tuple(self.new_relations), tuple(self.triples))
 
 
 def pair(edge: Any) -> tuple[Any, Any]:

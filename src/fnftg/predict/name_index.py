@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.store import as_chunk, write_array, write_strings
@@ -30,7 +30,7 @@ class NameTable:
     """The plain names and ids of a vocabulary, sorted, and whose they are."""
 
     names: Strings  # (m,): ascending
-    rows: npt.NDArray[np.int32]  # (m,)
+    rows: Int32Array  # (m,)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, first: int = 0) -> NameTable:
@@ -104,10 +104,10 @@ class NameTable:
         return list(dict.fromkeys(row_of[found] for found in difflib.get_close_matches(key, row_of, limit)))
 
 
-class Names:
+class NameIndex:
     """Finds the rows of one kind of thing in a graph."""
 
-    def __init__(self, vocabulary: Vocabulary, kind: str, folder: Path | None = None, base: Names | None = None):
+    def __init__(self, vocabulary: Vocabulary, kind: str, folder: Path | None = None, base: NameIndex | None = None):
         self.vocabulary, self.kind, self.folder = vocabulary, kind, folder
         self.base = base  # of a view: the names of what it extends
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 
-class TrainingBar:
+class ProgressBar:
     """A bar on standard error, silent where that is no terminal; measures the speed in any case."""
 
     def __init__(self, steps: int, done: int, batch: int, shown: bool):
@@ -24,7 +24,7 @@ class TrainingBar:
             self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self.task = self.bars.add_task("", total=steps, completed=done)
 
-    def __enter__(self) -> TrainingBar:
+    def __enter__(self) -> ProgressBar:
         if self.bars is not None:
             self.bars.start()
         return self

@@ -12,32 +12,30 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fnftg.arrays import Float32Array, Float64Array, Int32Array, Int64Array
 from fnftg.ego.precedents import OWN
 from fnftg.ego.sampling import NOTHING, EgoGraphs, Hidden
-from fnftg.ego.transformer import Edges, GraphLayer, modulated, with_centre_first
+from fnftg.ego.transformer import EgoEdges, GraphLayer, modulated, with_centre_first
 from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.kernels.segments import segment_softmax
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.fnf import FnF
-from fnftg.models.predictor import Integers
-from fnftg.predict.tables import PatchedTable
+from fnftg.predict.patched_table import PatchedTable
 from fnftg.ranking.calibration import margins
-from fnftg.ranking.counting import Counts
-from fnftg.ranking.extras import Extras
+from fnftg.ranking.evidence_scores import Extras
 from fnftg.ranking.metrics import mean_ranks
-from fnftg.ranking.queries import loopless
+from fnftg.ranking.queries import no_self_answers
+from fnftg.ranking.rank_counts import Counts
 from fnftg.text.mentions import NAMED, NAMES
 from fnftg.text.transformer import GraphTexts
 
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
-Floats = npt.NDArray[np.float32]
 EDGES = 1 << 17  # of the ego-graphs that are embedded at a time
 MEMORY = 1 << 28  # bytes of candidates that are held while ranks are counted
 
@@ -190,48 +188,48 @@ def explain(
 ) -> Explanation:
     """The reasons for the triple (rows of the graph) as the answer of (head, relation, ·) or of (·, relation, tail),
     among the candidates of a table that fits the predictor's graph."""
-    model, graph, visible = predictor.model.eval(), predictor.graph, predictor.visible
+    model, graph, context = predictor.model.eval(), predictor.graph, predictor.context
     count = len(graph.relations)
     centre, answer = (head, tail) if asked == "tail" else (tail, head)
     labels = np.array([relation, relation + count], np.int32)
     labels = labels if asked == "tail" else labels[::-1].copy()
     centres = np.array([centre, answer], np.int32)
     hidden = Hidden(centres[::-1].copy() if hide else np.full(2, NOTHING, np.int32), labels)
-    egos = visible.ego_graphs(model.ego, centres, hidden)
+    egos = context.ego_graphs(model.ego, centres, hidden)
     of_query, of_candidate = alone(egos, 0), alone(egos, 1)
     paid = attention(predictor, centres, egos, labels)
-    vectors, points = embedded(predictor, visible.texts, centres, egos, labels)
+    vectors, query_embeddings = embedded(predictor, context.texts, centres, egos, labels)
 
     # One row for each variant: of all but the first something is left out, on the query's side or on the candidate's.
     view, words = without_words(predictor, centres)
     sizes = [1, len(of_query.neighbours), len(of_candidate.neighbours), len(words[0]), len(words[1])]
     starts = np.cumsum([0, *sizes])
     parts = [slice(start, stop) for start, stop in pairwise(starts)]
-    of_points = np.repeat(points[:1], starts[-1], axis=0)
+    of_points = np.repeat(query_embeddings[:1], starts[-1], axis=0)
     of_vectors = np.repeat(vectors[1:], starts[-1], axis=0)
     rows = len(graph.entities) + np.arange(sizes[3] + sizes[4], dtype=np.int32)
     repeated = [np.full(size, centre, np.int32) for size, centre in zip(sizes[1:3], centres, strict=True)]
     asked_label = labels[:1]
-    of_points[parts[1]] = embedded(predictor, visible.texts, repeated[0], without_each(of_query), asked_label)[1]
-    of_vectors[parts[2]] = embedded(predictor, visible.texts, repeated[1], without_each(of_candidate), None)[0]
+    of_points[parts[1]] = embedded(predictor, context.texts, repeated[0], without_each(of_query), asked_label)[1]
+    of_vectors[parts[2]] = embedded(predictor, context.texts, repeated[1], without_each(of_candidate), None)[0]
     of_points[parts[3]] = embedded(predictor, view, rows[: sizes[3]], tiled(of_query, sizes[3]), asked_label)[1]
     of_vectors[parts[4]] = embedded(predictor, view, rows[sizes[3] :], tiled(of_candidate, sizes[4]), None)[0]
 
     known = predictor.known(centres[:1], labels[:1])[1]
     in_graph = bool((known == answer).any())
     taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
-    if not model.loops and loopless(graph)[labels[0]]:
+    if not model.allow_self_answers and no_self_answers(graph)[labels[0]]:
         taken = np.union1d(taken, [centre])
-    votes = visible.votes(model.votes, centres[:1], labels[:1], targets=centres[1:] if hide else None)
-    extras = Extras.nothing(1) if votes is None else Extras.of(model, visible.texts, labels[:1], votes)
+    votes = context.votes(model.votes, centres[:1], labels[:1], targets=centres[1:] if hide else None)
+    extras = Extras.nothing(1) if votes is None else Extras.of(model, context.texts, labels[:1], votes)
     counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
     of_votes, of_parallels, of_mentions, of_precedents = None, None, None, None
     if votes is not None:
 
         def without(*columns: str) -> tuple[float, float, float]:
             """The effect of some of what was counted, the score without it, the rank."""
-            less = Extras.of(model, visible.texts, labels[:1], votes.without(*columns))
-            plain = table.counts(model, points[:1], vectors[1:], answer, taken, less, MEMORY)
+            less = Extras.of(model, context.texts, labels[:1], votes.without(*columns))
+            plain = table.counts(model, query_embeddings[:1], vectors[1:], answer, taken, less, MEMORY)
             score = float(plain.scores[0])
             return float(counts.scores[0]) - score, score, float(mean_ranks(plain.better, plain.equal)[0])
 
@@ -239,10 +237,10 @@ def explain(
             of_votes = votes_reason(predictor, without("near", "nearer"), centre, answer, labels[:1])
         if model.votes.parallels:
             of_parallels = parallels_reason(predictor, without("kinship"), centre, answer, int(labels[0]))
-        if visible.naming is not None:
-            kind = int(visible.naming.mentions.between(np.array([centre]), np.array([answer]))[0])
+        if context.naming is not None:
+            kind = int(context.naming.mentions.between(np.array([centre]), np.array([answer]))[0])
             of_mentions = MentionsReason(*without("mentioned"), bool(kind & NAMES), bool(kind & NAMED))
-        if visible.precedents is not None and visible.precedents.unmet[labels[0]]:
+        if context.precedents is not None and context.precedents.unmet[labels[0]]:
             of_precedents = precedents_reason(predictor, without("alike", "usual"), votes, centres, labels)
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
@@ -258,7 +256,7 @@ def explain(
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
     probability = None
     if calibration is not None:
-        rival = table.best(model, points[:1], np.union1d(taken, [centre]), extras)  # (1, 1)
+        rival = table.best(model, query_embeddings[:1], np.union1d(taken, [centre]), extras)  # (1, 1)
         probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),
@@ -285,12 +283,12 @@ def explain(
 
 
 def embedded(
-    predictor: Predictor, texts: GraphTexts, centres: Integers, egos: EgoGraphs, labels: Integers | None
-) -> tuple[Floats, Floats]:
+    predictor: Predictor, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None
+) -> tuple[Float32Array, Float32Array]:
     """Vectors of centres as candidates (n, d) and, given labels, their points (n, d); one label may do for all."""
     model = predictor.model
     vectors = np.empty((len(centres), model.width), np.float32)
-    points = np.empty_like(vectors)
+    query_embeddings = np.empty_like(vectors)
     most = max(int(np.diff(egos.offsets).max(initial=0)), 1)
     step = max(EDGES // most, 1)
     for start in range(0, len(centres), step):
@@ -299,8 +297,8 @@ def embedded(
         found, asked = model(texts, centres[part], alone(egos, part), own, True)
         vectors[part] = found.float().cpu().numpy()
         if asked is not None:
-            points[part] = asked.float().cpu().numpy()
-    return vectors, points
+            query_embeddings[part] = asked.float().cpu().numpy()
+    return vectors, query_embeddings
 
 
 def alone(egos: EgoGraphs, which: int | slice) -> EgoGraphs:
@@ -325,16 +323,16 @@ def tiled(ego: EgoGraphs, times: int) -> EgoGraphs:
     return taken_edges(ego, np.tile(np.arange(count), times), times, count)
 
 
-def taken_edges(ego: EgoGraphs, edges: npt.NDArray[np.int64], graphs: int, size: int) -> EgoGraphs:
+def taken_edges(ego: EgoGraphs, edges: Int64Array, graphs: int, size: int) -> EgoGraphs:
     """Ego-graphs of one size, of edges of one ego-graph."""
     second = None if ego.second_labels is None else ego.second_labels[edges]
     return EgoGraphs(np.arange(graphs + 1) * size, ego.neighbours[edges], ego.labels[edges], second)
 
 
-def without_words(predictor: Predictor, entities: Integers) -> tuple[GraphTexts, list[list[str]]]:
+def without_words(predictor: Predictor, entities: Int32Array) -> tuple[GraphTexts, list[list[str]]]:
     """The words of two entities' texts that the model reads, and the texts of a view that has for each word of the
     first, then of the second, a new entity whose text lacks it. A text of one word has none to spare."""
-    graph, texts = predictor.graph, predictor.visible.texts
+    graph, texts = predictor.graph, predictor.context.texts
     limit = predictor.model.config.text.words
     words = [graph.entities.texts[int(row)].split()[:limit] for row in entities]
     words = [found if len(found) > 1 else [] for found in words]
@@ -352,8 +350,8 @@ def without_words(predictor: Predictor, entities: Integers) -> tuple[GraphTexts,
 
 
 def attention(
-    predictor: Predictor, centres: Integers, egos: EgoGraphs, labels: Integers
-) -> list[npt.NDArray[np.float64]] | None:
+    predictor: Predictor, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
+) -> list[Float64Array] | None:
     """What the Graph Transformer's last layer paid for the query of the first centre, and for the second centre as a
     candidate: (heads, 1 + neighbours) each, the centre itself first. None for systems without attention over edges."""
     model = predictor.model
@@ -363,7 +361,7 @@ def attention(
     assert isinstance(last, GraphLayer)
     hook = last.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs))
     try:
-        model(predictor.visible.texts, centres, egos, labels, True)
+        model(predictor.context.texts, centres, egos, labels, True)
     finally:
         hook.remove()
     offsets, weights = layer_attention(last, *seen[0])
@@ -371,7 +369,9 @@ def attention(
     return shares  # rows of the pass: both as candidates, then both as queries
 
 
-def layer_attention(layer: GraphLayer, centres: Tensor, nodes: Tensor, labels: Tensor, edges: Edges) -> tuple[Any, Any]:
+def layer_attention(
+    layer: GraphLayer, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges
+) -> tuple[Any, Any]:
     """The weights with which a layer reads its values: offsets (n + 1,), (edges with the centre first, heads)."""
     own, others = layer.before_attention(centres), layer.before_attention(nodes)
     factors, _ = layer.modulation(labels)
@@ -393,7 +393,7 @@ def named_relation(graph: KnowledgeGraph, row: int) -> Named:
 
 
 def edge_reasons(
-    graph: KnowledgeGraph, ego: EgoGraphs, paid: npt.NDArray[np.float64] | None, counts: Counts, part: slice
+    graph: KnowledgeGraph, ego: EgoGraphs, paid: Float64Array | None, counts: Counts, part: slice
 ) -> list[EdgeReason]:
     ranks = mean_ranks(counts.better, counts.equal)[part]
     second = np.full(len(ego.labels), -1) if ego.second_labels is None else ego.second_labels
@@ -420,11 +420,11 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
 
 
 def votes_reason(
-    predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: Integers
+    predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: Int32Array
 ) -> VotesReason:
     """Who voted are the lookalikes with the same answer."""
     number = predictor.model.votes.lookalikes_at_evaluation
-    rows, cosines = (found[0] for found in predictor.visible.texts.lookalikes(number)(np.array([centre], np.int32)))
+    rows, cosines = (found[0] for found in predictor.context.texts.lookalikes(number)(np.array([centre], np.int32)))
     rows, cosines = rows[rows >= 0], cosines[rows >= 0]
     offsets, answers = predictor.known(rows, np.repeat(label, len(rows)))
     have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
@@ -437,7 +437,7 @@ def votes_reason(
 def parallels_reason(
     predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: int
 ) -> ParallelsReason:
-    edges, neighbours = predictor.visible.neighbours, predictor.visible.neighbours.entities
+    edges, neighbours = predictor.context.neighbours, predictor.context.neighbours.entities
     row = slice(edges.offsets[centre], edges.offsets[centre + 1])
     labels = edges.labels[row][neighbours[row] == answer]
     return ParallelsReason(
@@ -447,7 +447,7 @@ def parallels_reason(
 
 
 def precedents_reason(
-    predictor: Predictor, alone: tuple[float, float, float], votes: Votes, centres: Integers, labels: Integers
+    predictor: Predictor, alone: tuple[float, float, float], votes: Votes, centres: Int32Array, labels: Int32Array
 ) -> PrecedentsReason:
     """Centres are the entity that is asked about and the answer; labels those of the relation from either side. What
     was not counted, as others weigh more, is no reason."""
@@ -455,7 +455,7 @@ def precedents_reason(
     offsets, known = predictor.known(centres, labels)
     of_centre, of_answer = np.split(known, offsets[1:2])
     own = of_centre[of_centre != centres[1]][: OWN if votes.alike[counted].any() else 0]
-    rows, cosines = predictor.visible.texts.lookalikes(predictor.model.votes.lookalikes)(own)  # (a, k) each
+    rows, cosines = predictor.context.texts.lookalikes(predictor.model.votes.lookalikes)(own)  # (a, k) each
     found = sorted(zip(*np.nonzero(rows == centres[1]), strict=True), key=lambda place: -cosines[place])
     like = [Voter(named(predictor.graph, int(own[place[0]])), float(cosines[place])) for place in found]
     others = int((of_answer != centres[0]).sum()) if votes.usual[counted].any() else 0
@@ -468,7 +468,7 @@ def step(graph: KnowledgeGraph, label: int) -> Step:
 
 
 def nearest_triples(
-    graph: KnowledgeGraph, table: PatchedTable, triple: tuple[int, int, int], ends: Floats, count: int
+    graph: KnowledgeGraph, table: PatchedTable, triple: tuple[int, int, int], ends: Float32Array, count: int
 ) -> list[Near]:
     """Of the training triples with this relation those whose head and tail have the nearest vectors, both together."""
     train = graph.triples("train")

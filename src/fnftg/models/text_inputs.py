@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fnftg.models.predictor import Integers
+from fnftg.arrays import AnyArray, Int32Array, Int64Array, IntArray
 from fnftg.text.transformer import GraphTexts, TextEncoder
 
 Reader = Callable[[GraphTexts, Tensor], Tensor]  # rows of texts (n,) → vectors (n, d)
 
 
-def rows(integers: npt.NDArray[Any]) -> Tensor:
+def to_index(integers: AnyArray) -> Tensor:
     return torch.from_numpy(integers.astype(np.int64))
 
 
-def entity_vectors(read: Reader, texts: GraphTexts, entities: Integers) -> Tensor:
+def entity_vectors(read: Reader, texts: GraphTexts, entities: Int32Array) -> Tensor:
     """Vectors of entities (n,) with repetitions: (n, d)."""
     distinct, inverse = np.unique(entities, return_inverse=True)
-    return read(texts, rows(distinct))[rows(inverse)]
+    return read(texts, to_index(distinct))[to_index(inverse)]
 
 
-def label_vectors(read: Reader, texts: GraphTexts, labels: Integers) -> Tensor:
+def label_vectors(read: Reader, texts: GraphTexts, labels: Int32Array) -> Tensor:
     """Vectors of relation labels (n,) with repetitions, by their texts: (n, d)."""
     distinct, inverse = np.unique(labels, return_inverse=True)
-    return read(texts, texts.relation_row(rows(distinct)))[rows(inverse)]
+    return read(texts, texts.relation_row(to_index(distinct)))[to_index(inverse)]
 
 
-def relation_prints(texts: GraphTexts, relations: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+def relation_prints(texts: GraphTexts, relations: IntArray) -> Int64Array:
     """Numbers that tell the texts of relations (n,) apart in whatever graph, by their tokens: (n,), never 0."""
     distinct, inverse = np.unique(relations, return_inverse=True)
     own, ragged = texts.entities + distinct.astype(np.int64), texts.tokens.ragged
@@ -45,11 +43,11 @@ def relation_prints(texts: GraphTexts, relations: npt.NDArray[np.integer[Any]]) 
 
 
 def conditioned(
-    tt: TextEncoder, join: Join | None, texts: GraphTexts, centres: Integers, labels: Integers, own: Tensor
+    tt: TextEncoder, join: Join | None, texts: GraphTexts, centres: Int32Array, labels: Int32Array, own: Tensor
 ) -> Tensor:
     """The centres of queries, which know the relation asked for: [h‖r] or [t‖r⁻¹] as a text, or of two vectors."""
     if join is None:
-        encoded: Tensor = tt(texts, rows(centres), texts.relation_row(rows(labels)))
+        encoded: Tensor = tt(texts, to_index(centres), texts.relation_row(to_index(labels)))
         return encoded
     joined: Tensor = join(own, label_vectors(tt, texts, labels))
     return joined

@@ -7,34 +7,30 @@ with the rows that matter, whole and in their order, gives the ego-graphs of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import Float32Array, Int32Array, Int64Array, IntArray
+from fnftg.ego.config import EgoConfig
 from fnftg.ego.neighbours import Directions, Neighbours
 from fnftg.ego.parallels import Parallels
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.kernels.ranges import ranges
-from fnftg.models.predictor import EgoConfig, Visible
+from fnftg.models.link_predictor import GraphContext
 from fnftg.text.transformer import GraphTexts
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Edges:
+class EdgeList:
     """Edges as seen from a centre: (m,) each."""
 
-    centres: Numbers
-    others: Numbers
-    labels: Numbers
+    centres: Int64Array
+    others: Int64Array
+    labels: Int64Array
 
-    def joined(self, more: Edges) -> Edges:
+    def joined(self, more: EdgeList) -> EdgeList:
         pairs = zip(vars(self).values(), vars(more).values(), strict=True)
-        return Edges(*(np.concatenate(pair) for pair in pairs))
+        return EdgeList(*(np.concatenate(pair) for pair in pairs))
 
     def neighbours(self, size: int, relations: int, directions: Directions = "both") -> Neighbours:
         """As rows of centres below `size`, each edge once."""
@@ -43,10 +39,10 @@ class Edges:
         return Neighbours(np.searchsorted(keys[0], np.arange(size + 1)), keys[1], keys[2], relations, directions)
 
 
-def changed_centres(base: Neighbours, added: Edges, entities: int, relations: int, ego: EgoConfig) -> Numbers:
+def changed_centres(base: Neighbours, added: EdgeList, entities: int, relations: int, ego: EgoConfig) -> Int64Array:
     """The centres whose ego-graphs may differ once the edges are added, new entities included; ascending."""
     new = np.arange(len(base), entities)
-    limit = ego.limit_at_evaluation
+    limit = ego.num_neighbours_at_evaluation
     if limit == 0:
         return new
     touched = np.unique(np.concatenate([added.centres, new]))
@@ -65,12 +61,12 @@ def changed_centres(base: Neighbours, added: Edges, entities: int, relations: in
     return np.unique(np.concatenate(sources))
 
 
-def edges_of(triples: npt.NDArray[np.integer[Any]], relations: int, directions: str) -> Edges:
+def edges_of(triples: IntArray, relations: int, directions: str) -> EdgeList:
     """Triples (n, 3) as edges of their heads and, if incoming ones are seen, of their tails."""
     heads, relation, tails = np.asarray(triples, np.int64).reshape(-1, 3).T
     if directions == "out":
-        return Edges(heads, tails, relation)
-    return Edges(
+        return EdgeList(heads, tails, relation)
+    return EdgeList(
         np.concatenate([heads, tails]), np.concatenate([tails, heads]), np.concatenate([relation, relation + relations])
     )
 
@@ -80,10 +76,10 @@ class Surroundings:
     """A small graph around some centres, its entities renumbered in their order."""
 
     neighbours: Neighbours
-    entities: Numbers  # (u,): ascending, what its rows are called outside
+    entities: Int64Array  # (u,): ascending, what its rows are called outside
 
     @classmethod
-    def of(cls, base: Neighbours, added: Edges, relations: int, centres: Numbers, ego: EgoConfig) -> Surroundings:
+    def of(cls, base: Neighbours, added: EdgeList, relations: int, centres: Int64Array, ego: EgoConfig) -> Surroundings:
         """With the rows of the centres and, for two hops, of all that they lead to; `relations` counts new ones too."""
         needed = np.unique(centres)
         for _ in range(ego.hops - 1):
@@ -92,7 +88,7 @@ class Surroundings:
         edges = old.joined(new)
         universe, place = np.unique(np.concatenate([needed, edges.centres, edges.others]), return_inverse=True)
         centre, other = np.split(place[len(needed) :], 2)
-        local = Edges(centre, other, edges.labels).neighbours(len(universe), relations, base.directions)
+        local = EdgeList(centre, other, edges.labels).neighbours(len(universe), relations, base.directions)
         if ego.method == "rare":  # which weighs relations by their number in the whole graph
             counts = np.bincount(local.labels, minlength=2 * relations) - np.bincount(
                 old.labels, minlength=2 * relations
@@ -102,34 +98,38 @@ class Surroundings:
             )
         return cls(local, universe)
 
-    def ego_graphs(self, ego: EgoConfig, texts: GraphTexts, centres: Numbers) -> EgoGraphs:
+    def ego_graphs(self, ego: EgoConfig, texts: GraphTexts, centres: Int64Array) -> EgoGraphs:
         """As they would be sampled in the whole graph, with the entities' rows there."""
         places = np.searchsorted(self.entities, centres).astype(np.int32)
-        egos = Visible(texts, self.neighbours).ego_graphs(ego, places, None, streams=centres)
+        egos = GraphContext(texts, self.neighbours).ego_graphs(ego, places, None, streams=centres)
         return EgoGraphs(egos.offsets, self.entities[egos.neighbours].astype(np.int32), egos.labels, egos.second_labels)
 
-    def parallels(self, counted: Parallels, centres: Rows, labels: Rows, limit: int) -> tuple[Numbers, Rows, Floats]:
+    def parallels(
+        self, counted: Parallels, centres: Int32Array, labels: Int32Array, limit: int
+    ) -> tuple[Int64Array, Int32Array, Float32Array]:
         """As they would be found in the whole graph, by what was counted there."""
         places = np.searchsorted(self.entities, centres).astype(np.int32)
         offsets, found, kinship = counted(self.neighbours, places, labels, limit)
         return offsets, self.entities[found].astype(np.int32), kinship
 
 
-def grown_parallels(counted: Parallels, base: Neighbours, added: Edges, relations: int) -> Parallels:
+def grown_parallels(counted: Parallels, base: Neighbours, added: EdgeList, relations: int) -> Parallels:
     """What is counted once edges are added: only the pairs of entities that these join are looked at again."""
     touched = np.unique(added.centres)
     old = rows_of(base, touched, relations)
     size = int(max(old.others.max(initial=0), added.others.max(initial=0))) + 1
     again = np.isin(old.centres * size + old.others, added.centres * size + added.others)
-    before = Edges(old.centres[again], old.others[again], old.labels[again])
+    before = EdgeList(old.centres[again], old.others[again], old.labels[again])
     some = [
-        Edges(np.searchsorted(touched, edges.centres), edges.others, edges.labels).neighbours(len(touched), relations)
+        EdgeList(np.searchsorted(touched, edges.centres), edges.others, edges.labels).neighbours(
+            len(touched), relations
+        )
         for edges in (before, before.joined(added))
     ]
     return counted.changed(*some)
 
 
-def rows_of(base: Neighbours, centres: Numbers, relations: int | None = None) -> Edges:
+def rows_of(base: Neighbours, centres: Int64Array, relations: int | None = None) -> EdgeList:
     """All edges of some centres; those beyond the graph have none. Labels are those among so many relations."""
     inside = centres[centres < len(base)]
     starts = base.offsets[inside]
@@ -138,7 +138,7 @@ def rows_of(base: Neighbours, centres: Numbers, relations: int | None = None) ->
     labels = base.labels[places].astype(np.int64)
     if relations is not None:
         labels += (relations - base.relations) * (labels >= base.relations)
-    return Edges(np.repeat(inside, counts), base.entities[places].astype(np.int64), labels)
+    return EdgeList(np.repeat(inside, counts), base.entities[places].astype(np.int64), labels)
 
 
 def joined(parts: list[EgoGraphs]) -> EgoGraphs:
@@ -154,10 +154,10 @@ def joined(parts: list[EgoGraphs]) -> EgoGraphs:
     )
 
 
-def _within(edges: Edges, centres: Numbers) -> Edges:
+def _within(edges: EdgeList, centres: Int64Array) -> EdgeList:
     own = np.isin(edges.centres, centres)
-    return Edges(edges.centres[own], edges.others[own], edges.labels[own])
+    return EdgeList(edges.centres[own], edges.others[own], edges.labels[own])
 
 
-def _centres_of(base: Neighbours) -> Numbers:
+def _centres_of(base: Neighbours) -> Int64Array:
     return np.repeat(np.arange(len(base)), np.diff(base.offsets))

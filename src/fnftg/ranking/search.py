@@ -6,19 +6,13 @@ never an answer, and of equal scores the lower row comes first.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import BoolArray, Float32Array, Int64Array, IntArray
 from fnftg.kernels.ranges import ranges
 from fnftg.kernels.ranks import l1_pairs, top_k
-from fnftg.models.predictor import LinkPredictor
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Integers = npt.NDArray[np.integer[Any]]
+from fnftg.models.link_predictor import LinkPredictor
 
 MEMORY = 1 << 28  # bytes that a search may use beside the candidates' table
 QUERIES = 256  # compared at a time, where the score is no distance
@@ -28,35 +22,43 @@ NO_ROW, NO_KEY = -1, np.iinfo(np.int64).max
 
 def top_answers(
     model: LinkPredictor,
-    points: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Integers,
+    query_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: IntArray,
     k: int,
     memory: int = MEMORY,
-) -> tuple[Floats, Numbers]:
+) -> tuple[Float32Array, Int64Array]:
     """The k best candidates of points (q, d) in the table (n, d): scores and rows, (q, k) each, best first.
 
     Left out of query i are the rows known[offsets[i] : offsets[i + 1]]; -inf and -1 stand where there are fewer than k.
     """
-    scores, rows = np.full((len(points), k), -np.inf, np.float32), np.full((len(points), k), NO_ROW, np.int64)
-    if len(points) and len(table) and k:
+    scores, rows = (
+        np.full((len(query_embeddings), k), -np.inf, np.float32),
+        np.full((len(query_embeddings), k), NO_ROW, np.int64),
+    )
+    if len(query_embeddings) and len(table) and k:
         search = _by_distance if model.by_distance else _by_similarity
-        search(model, points, table, np.asarray(offsets, np.int64), known, scores, rows, memory)
+        search(model, query_embeddings, table, np.asarray(offsets, np.int64), known, scores, rows, memory)
     return scores, rows
 
 
 def pair_scores(
-    model: LinkPredictor, points: Floats, vectors: Floats, point_rows: Integers, vector_rows: Integers
-) -> Floats:
+    model: LinkPredictor,
+    query_embeddings: Float32Array,
+    vectors: Float32Array,
+    point_rows: IntArray,
+    vector_rows: IntArray,
+) -> Float32Array:
     """The scores of chosen pairs (p,), as `top_answers` computes them."""
     if model.by_distance:
-        return np.subtract(np.float32(0), l1_pairs(points, vectors, point_rows, vector_rows))
+        return np.subtract(np.float32(0), l1_pairs(query_embeddings, vectors, point_rows, vector_rows))
     scores = np.empty(len(point_rows), np.float32)
     for start in range(0, len(scores), PAIRS):
         part = slice(start, start + PAIRS)
         left, right = (
-            torch.from_numpy(np.array(rows[at[part]])) for rows, at in ((points, point_rows), (vectors, vector_rows))
+            torch.from_numpy(np.array(rows[at[part]]))
+            for rows, at in ((query_embeddings, point_rows), (vectors, vector_rows))
         )
         scores[part] = model.similarity(left.double(), right.double()).diagonal().float().numpy()
     return scores + np.float32(0)  # no -0.0
@@ -64,12 +66,12 @@ def pair_scores(
 
 def _by_distance(
     model: LinkPredictor,
-    points: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Integers,
-    scores: Floats,
-    rows: Numbers,
+    query_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: IntArray,
+    scores: Float32Array,
+    rows: Int64Array,
     memory: int,
 ) -> None:
     """Asks the kernel for as many more as are known, and takes these out. Queries with similarly many go together."""
@@ -82,7 +84,7 @@ def _by_distance(
         step = max(memory // (64 * wanted), 1)  # a few keys of 8 bytes each, on some threads
         for start in range(0, len(queries), step):
             part = queries[start : start + step]
-            distances, found = top_k(points[part], table, wanted, memory)  # (b, wanted)
+            distances, found = top_k(query_embeddings[part], table, wanted, memory)  # (b, wanted)
             out = np.isnan(distances) | _listed(found, len(table), *_chosen(offsets, known, part))
             order = np.argsort(out, axis=1, kind="stable")[:, :k]
             out, found = np.take_along_axis(out, order, axis=1), np.take_along_axis(found, order, axis=1)
@@ -93,20 +95,22 @@ def _by_distance(
 
 def _by_similarity(
     model: LinkPredictor,
-    points: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Integers,
-    scores: Floats,
-    rows: Numbers,
+    query_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: IntArray,
+    scores: Float32Array,
+    rows: Int64Array,
     memory: int,
 ) -> None:
     """By any similarity, in double precision rounded to single, as ranks are counted: sizes of blocks must not show."""
     k = scores.shape[1]
-    for start in range(0, len(points), QUERIES):
-        part = np.arange(start, min(start + QUERIES, len(points)))
-        step = max(memory // (48 * len(part) + 16 * points.shape[1]), 1)  # 48 bytes of scores and keys, 16 of numbers
-        asked = torch.from_numpy(points[part]).double()
+    for start in range(0, len(query_embeddings), QUERIES):
+        part = np.arange(start, min(start + QUERIES, len(query_embeddings)))
+        step = max(
+            memory // (48 * len(part) + 16 * query_embeddings.shape[1]), 1
+        )  # 48 bytes of scores and keys, 16 of numbers
+        asked = torch.from_numpy(query_embeddings[part]).double()
         best = np.full((len(part), k), NO_KEY, np.int64)
         own_offsets, own_known = _chosen(offsets, known, part)
         query = np.repeat(np.arange(len(part)), np.diff(own_offsets))
@@ -125,27 +129,27 @@ def _by_similarity(
         rows[part] = np.where(there, best & 0xFFFFFFFF, NO_ROW)
 
 
-def _keys(scores: Floats, first: int) -> Numbers:
+def _keys(scores: Float32Array, first: int) -> Int64Array:
     """Keys (b, n) that sort by score, best first, then by row, the rows being first, first + 1, …"""
     bits = scores.view(np.int32).astype(np.int64)
     rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # as the scores do
     return (-rising << 32) + (first + np.arange(scores.shape[1]))
 
 
-def _scores(keys: Numbers) -> Floats:
+def _scores(keys: Int64Array) -> Float32Array:
     """Undoes _keys."""
     rising = -(keys >> 32)
     return np.where(rising < 0, -rising | 0x80000000, rising).astype(np.uint32).view(np.float32)
 
 
-def _chosen(offsets: Numbers, known: Integers, queries: Numbers) -> tuple[Numbers, Numbers]:
+def _chosen(offsets: Int64Array, known: IntArray, queries: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Offsets and known rows of some of the queries."""
     counts = offsets[queries + 1] - offsets[queries]
     own = np.concatenate([[0], np.cumsum(counts)])
     return own, known[ranges(offsets[queries], counts)].astype(np.int64)
 
 
-def _listed(found: Numbers, size: int, offsets: Numbers, known: Numbers) -> npt.NDArray[np.bool_]:
+def _listed(found: Int64Array, size: int, offsets: Int64Array, known: Int64Array) -> BoolArray:
     """Whether each row found (q, m) is one of its query's known ones."""
     queries = np.arange(len(found))
     listed = np.repeat(queries, np.diff(offsets)) * size + known

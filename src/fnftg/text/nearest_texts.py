@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import Float32Array, Int32Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_array, cached_folder
 from fnftg.text.rows import content_key
-
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int32]
 
 MOST = 250_000  # entities that are all compared with each other
 BLOCK = 1 << 25  # similarities that are held at a time
@@ -27,15 +24,17 @@ FILES = "rows.npy", "cosines.npy"
 
 
 @dataclass(frozen=True)
-class Lookalikes:
+class TextKNN:
     """Of an entity the most similar others, the nearest first; of equal ones the lower row."""
 
-    units: tuple[Floats, ...]  # (n, hidden) together: the features of all entities' texts, each of length 1, in parts
+    units: tuple[
+        Float32Array, ...
+    ]  # (n, hidden) together: the features of all entities' texts, each of length 1, in parts
     k: int
-    kept: tuple[Rows, Floats] | None = None  # (n, k) each, once they were computed for all entities
+    kept: tuple[Int32Array, Float32Array] | None = None  # (n, k) each, once they were computed for all entities
 
     @classmethod
-    def of(cls, features: Floats, k: int) -> Lookalikes:
+    def of(cls, features: Float32Array, k: int) -> TextKNN:
         """By the features (n, hidden) of all entities' texts."""
         if len(features) > MOST:
             raise FnftgError(
@@ -44,11 +43,11 @@ class Lookalikes:
             )
         return cls((unit(features),), k)
 
-    def extended(self, features: Floats) -> Lookalikes:
+    def extended(self, features: Float32Array) -> TextKNN:
         """With more entities, by the features of their texts (m, hidden); nothing is copied."""
-        return Lookalikes((*self.units, unit(features)), self.k)
+        return TextKNN((*self.units, unit(features)), self.k)
 
-    def whole(self, cache: Path | None = None) -> Lookalikes:
+    def whole(self, cache: Path | None = None) -> TextKNN:
         """The same, computed for all entities at once, or found in the cache."""
         if self.kept is not None:
             return self
@@ -61,7 +60,7 @@ class Lookalikes:
 
         return self._read(cached_folder(cache, self._name(), make))
 
-    def recalled(self, cache: Path) -> Lookalikes:
+    def recalled(self, cache: Path) -> TextKNN:
         """The same, with those of all entities if the cache has them."""
         folder = cache / self._name()
         return self._read(folder) if folder.is_dir() else self
@@ -70,21 +69,21 @@ class Lookalikes:
         key = content_key(self.k, DIGITS, *(np.ascontiguousarray(part).data for part in self.units))
         return f"lookalikes-{key}"
 
-    def _read(self, folder: Path) -> Lookalikes:
+    def _read(self, folder: Path) -> TextKNN:
         rows, cosines = (cached_array(folder, name) for name in FILES)
         return replace(self, kept=(rows, cosines))
 
-    def _everyone(self) -> tuple[Rows, Floats]:
+    def _everyone(self) -> tuple[Int32Array, Float32Array]:
         everyone = np.arange(self.size, dtype=np.int32)
         with progress("Comparing texts", len(everyone), "entities") as advance:
             return self._all(everyone, advance)
 
-    def nearest(self, k: int) -> Lookalikes:
+    def nearest(self, k: int) -> TextKNN:
         """Fewer of those that were computed for all entities; nothing is copied."""
         assert self.kept is not None and k <= self.k
         return replace(self, k=k, kept=(self.kept[0][:, :k], self.kept[1][:, :k]))
 
-    def __call__(self, entities: Rows) -> tuple[Rows, Floats]:
+    def __call__(self, entities: Int32Array) -> tuple[Int32Array, Float32Array]:
         """Rows and cosines of the lookalikes of entities (q,): (q, k) each; -1 where there are fewer than k others."""
         if self.kept is not None:
             return self.kept[0][entities], self.kept[1][entities]
@@ -97,7 +96,7 @@ class Lookalikes:
         """How many entities there are."""
         return sum(map(len, self.units))
 
-    def _all(self, entities: Rows, advance: Callable[[int], None]) -> tuple[Rows, Floats]:
+    def _all(self, entities: Int32Array, advance: Callable[[int], None]) -> tuple[Int32Array, Float32Array]:
         """As many of the entities (q,) at a time as memory may hold the similarities of."""
         shape = (len(entities), self.k)
         rows, cosines = np.full(shape, NOBODY, np.int32), np.zeros(shape, np.float32)
@@ -108,7 +107,7 @@ class Lookalikes:
             advance(len(entities[part]))
         return rows, cosines
 
-    def _compare(self, entities: Rows, rows: Rows, cosines: Floats) -> None:
+    def _compare(self, entities: Int32Array, rows: Int32Array, cosines: Float32Array) -> None:
         """Fills in rows and cosines, (b, k) each, of some entities (b,)."""
         count = min(self.k, self.size - 1)
         asked = torch.from_numpy(self._taken(entities))
@@ -125,7 +124,7 @@ class Lookalikes:
         rows[query[best], place[best]] = row[best]
         cosines[query[best], place[best]] = value[best] / 10**DIGITS
 
-    def _taken(self, entities: Rows) -> Floats:
+    def _taken(self, entities: Int32Array) -> Float32Array:
         """The rows of the parts as if they were one array."""
         starts = np.cumsum([0, *map(len, self.units)])
         taken = np.empty((len(entities), self.units[0].shape[1]), np.float32)
@@ -135,7 +134,7 @@ class Lookalikes:
         return taken
 
 
-def unit(features: Floats) -> Floats:
+def unit(features: Float32Array) -> Float32Array:
     """Each row with the length 1."""
-    found: Floats = torch.nn.functional.normalize(torch.from_numpy(features), dim=1).numpy()
+    found: Float32Array = torch.nn.functional.normalize(torch.from_numpy(features), dim=1).numpy()
     return found

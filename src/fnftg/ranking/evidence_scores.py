@@ -9,27 +9,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import BoolArray, Float32Array, Int32Array, Int64Array
 from fnftg.ego.votes import Votes
-from fnftg.models.predictor import Integers, LinkPredictor, Visible
-from fnftg.ranking.answers import pair_scores
-from fnftg.ranking.counting import Counts, filtered_counts
+from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.ranking.rank_counts import Counts, filtered_counts
+from fnftg.ranking.search import pair_scores
 from fnftg.text.transformer import GraphTexts
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
-Search = Callable[[Numbers, Numbers], tuple[Floats, Numbers]]  # offsets and rows to leave out → scores, rows (q, k)
+Search = Callable[
+    [Int64Array, Int64Array], tuple[Float32Array, Int64Array]
+]  # offsets and rows to leave out → scores, rows (q, k)
 
 
 @dataclass(frozen=True)
 class Extras:
     """What is added to scores of query i: values[j] to that of the row rows[j], j from offsets[i] to offsets[i + 1]."""
 
-    offsets: Numbers  # (q + 1,)
-    rows: Numbers  # (e,): of a table, each once for a query
-    values: Floats  # (e,)
+    offsets: Int64Array  # (q + 1,)
+    rows: Int64Array  # (e,): of a table, each once for a query
+    values: Float32Array  # (e,)
 
     @classmethod
     def nothing(cls, queries: int) -> Extras:
@@ -37,30 +37,30 @@ class Extras:
 
     @classmethod
     @torch.inference_mode()
-    def of(cls, model: LinkPredictor, texts: GraphTexts, labels: Integers, votes: Votes) -> Extras:
+    def of(cls, model: LinkPredictor, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Extras:
         """What votes add to scores of queries with these labels (q,); rows are those of the entities."""
         values = model.added(texts, labels, votes).float().cpu().numpy()
         return cls(votes.offsets, votes.entities.astype(np.int64), values)
 
-    def among(self, row_of: Numbers) -> Extras:
+    def among(self, row_of: Int64Array) -> Extras:
         """The same for a table of other rows: row_of (rows,) names the new ones, -1 for those that are not in it."""
         rows = row_of[self.rows]
         there = rows >= 0
         return Extras(np.concatenate([[0], np.cumsum(there)])[self.offsets], rows[there], self.values[there])
 
     @property
-    def queries(self) -> Numbers:
+    def queries(self) -> Int64Array:
         """(e,)"""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
-    def added_to(self, rows: Numbers) -> Floats:
+    def added_to(self, rows: Int64Array) -> Float32Array:
         """What is added to the score of one row for each query (q,): 0 where it is not listed."""
         found = np.zeros(len(rows), np.float32)
         own = self.rows == rows[self.queries]
         found[self.queries[own]] = self.values[own]
         return found
 
-    def apart_from(self, offsets: Numbers, known: Numbers, size: int) -> tuple[npt.NDArray[np.bool_], Numbers, Numbers]:
+    def apart_from(self, offsets: Int64Array, known: Int64Array, size: int) -> tuple[BoolArray, Int64Array, Int64Array]:
         """Which of the listed rows (e,) are not known, and offsets and rows of what is either; of `size` rows."""
         taken = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * size + known
         listed = self.queries * size + self.rows
@@ -70,57 +70,63 @@ class Extras:
 
 def vote_extras(
     model: LinkPredictor,
-    visible: Visible,
-    centres: Integers,
-    labels: Integers,
+    context: GraphContext,
+    centres: Int32Array,
+    labels: Int32Array,
     hidden: str = "target",
-    targets: Integers | None = None,
+    targets: Int32Array | None = None,
 ) -> Extras:
     """What votes and all that stands beside them add to scores of the queries (q,), if the model counts any; hidden
     are the targets (q,), if there are any."""
-    votes = visible.votes(model.votes, centres, labels, hidden, targets)
-    return Extras.nothing(len(centres)) if votes is None else Extras.of(model, visible.texts, labels, votes)
+    votes = context.votes(model.votes, centres, labels, hidden, targets)
+    return Extras.nothing(len(centres)) if votes is None else Extras.of(model, context.texts, labels, votes)
 
 
 def counts_with(
     extras: Extras,
     model: LinkPredictor,
-    points: Floats,
-    true_vectors: Floats,
-    true_rows: Numbers,
-    table: Floats,
-    offsets: Numbers,
-    known: Numbers,
+    query_embeddings: Float32Array,
+    answer_embeddings: Float32Array,
+    true_rows: Int64Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: Int64Array,
     memory: int,
 ) -> Counts:
     """As `filtered_counts`, of scores with their extras; `true_rows` (q,) are among the known ones of each query."""
     spared, outside, rows = extras.apart_from(offsets, known, len(table))
-    plain = filtered_counts(model, points, true_vectors, table, outside, rows, memory, added=extras.added_to(true_rows))
+    plain = filtered_counts(
+        model, query_embeddings, answer_embeddings, table, outside, rows, memory, added=extras.added_to(true_rows)
+    )
     query, row = extras.queries[spared], extras.rows[spared]
-    scores = pair_scores(model, points, table, query, row) + extras.values[spared]
+    scores = pair_scores(model, query_embeddings, table, query, row) + extras.values[spared]
     true = plain.scores[query]
-    better = plain.better + np.bincount(query[(scores > true) | np.isnan(true)], minlength=len(points))
-    equal = plain.equal + np.bincount(query[scores == true], minlength=len(points))
+    better = plain.better + np.bincount(query[(scores > true) | np.isnan(true)], minlength=len(query_embeddings))
+    equal = plain.equal + np.bincount(query[scores == true], minlength=len(query_embeddings))
     return Counts(better, equal, plain.scores)
 
 
 def best_with(
     extras: Extras,
     model: LinkPredictor,
-    points: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Numbers,
+    query_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: Int64Array,
     search: Search,
-) -> tuple[Floats, Numbers]:
+) -> tuple[Float32Array, Int64Array]:
     """As `search` among the rows of the table that are not known, of scores with their extras: (q, k) each."""
     spared, outside, rows = extras.apart_from(offsets, known, len(table))
     scores, found = search(outside, rows)
     query, row = extras.queries[spared], extras.rows[spared]
-    return merged(scores, found, query, pair_scores(model, points, table, query, row) + extras.values[spared], row)
+    return merged(
+        scores, found, query, pair_scores(model, query_embeddings, table, query, row) + extras.values[spared], row
+    )
 
 
-def merged(scores: Floats, found: Numbers, query: Numbers, more: Floats, rows: Numbers) -> tuple[Floats, Numbers]:
+def merged(
+    scores: Float32Array, found: Int64Array, query: Int64Array, more: Float32Array, rows: Int64Array
+) -> tuple[Float32Array, Int64Array]:
     """The best of what was found (q, k) and of further candidates (p,), each of one query: (q, k)."""
     if not len(query):
         return scores, found

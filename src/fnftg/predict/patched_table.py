@@ -6,25 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import BoolArray, Float32Array, Int64Array, IntArray
 from fnftg.kernels.ranks import l1_pairs
-from fnftg.models.predictor import LinkPredictor
-from fnftg.ranking.answers import pair_scores, top_answers
-from fnftg.ranking.counting import Counts, filtered_counts
-from fnftg.ranking.extras import Extras
-
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
+from fnftg.models.link_predictor import LinkPredictor
+from fnftg.ranking.evidence_scores import Extras
+from fnftg.ranking.rank_counts import Counts, filtered_counts
+from fnftg.ranking.search import pair_scores, top_answers
 
 
 @dataclass(frozen=True)
 class PatchedTable:
-    table: Floats  # (n, d)
-    rows: Numbers  # (m,): ascending; entities whose vectors changed, or that the table lacks
-    vectors: Floats  # (m, d): theirs
+    table: Float32Array  # (n, d)
+    rows: Int64Array  # (m,): ascending; entities whose vectors changed, or that the table lacks
+    vectors: Float32Array  # (m, d): theirs
 
-    def copied(self, size: int) -> Floats:
+    def copied(self, size: int) -> Float32Array:
         """One table for so many entities."""
         table = np.empty((size, self.table.shape[1]), np.float32)
         table[: len(self.table)] = self.table
@@ -34,57 +31,64 @@ class PatchedTable:
     def counts(
         self,
         model: LinkPredictor,
-        points: Floats,
-        true: Floats,
+        query_embeddings: Float32Array,
+        true: Float32Array,
         answer: int,
-        taken: Numbers,
+        taken: Int64Array,
         extras: Extras,
         memory: int,
     ) -> Counts:
         """As `counts_with` among all candidates, of variants of one query: all have its answer, the rows that are taken
         and left out, and the extras."""
-        queries = len(points)
+        queries = len(query_embeddings)
         added, rows, values = float(extras.added_to(np.array([answer]))[0]), *self._raised(extras, taken)
         found = [
             filtered_counts(
-                model, points, true, table, np.arange(queries + 1) * len(out), np.tile(out, queries), memory, added
+                model,
+                query_embeddings,
+                true,
+                table,
+                np.arange(queries + 1) * len(out),
+                np.tile(out, queries),
+                memory,
+                added,
             )
             for table, out in self._without(np.union1d(taken, rows))
         ]
-        scores = self._scores(model, points, rows) + values  # (q, v)
+        scores = self._scores(model, query_embeddings, rows) + values  # (q, v)
         asked = found[0].scores[:, None]
         better = sum(one.better for one in found) + ((scores > asked) | np.isnan(asked)).sum(1)
         equal = sum(one.equal for one in found) + (scores == asked).sum(1)
         return Counts(np.asarray(better), np.asarray(equal), found[0].scores)
 
-    def best(self, model: LinkPredictor, point: Floats, taken: Numbers, extras: Extras) -> Floats:
+    def best(self, model: LinkPredictor, point: Float32Array, taken: Int64Array, extras: Extras) -> Float32Array:
         """The best score of one point (1, d) without the rows taken: (1, 1), −∞ where nobody is left."""
         rows, values = self._raised(extras, taken)
         parts = self._without(np.union1d(taken, rows))
         scores = [top_answers(model, point, table, np.array([0, len(out)]), out, 1)[0] for table, out in parts]
         raised = (self._scores(model, point, rows) + values).max(axis=1, keepdims=True, initial=-np.inf)
-        best: Floats = np.maximum.reduce([*scores, raised])
+        best: Float32Array = np.maximum.reduce([*scores, raised])
         return best
 
-    def _raised(self, extras: Extras, taken: Numbers) -> tuple[Numbers, Floats]:
+    def _raised(self, extras: Extras, taken: Int64Array) -> tuple[Int64Array, Float32Array]:
         """Rows and values of the only query's extras (v,), without those that are taken."""
         spared = ~np.isin(extras.rows, taken)
         return extras.rows[spared], extras.values[spared]
 
-    def _scores(self, model: LinkPredictor, points: Floats, rows: Numbers) -> Floats:
+    def _scores(self, model: LinkPredictor, query_embeddings: Float32Array, rows: Int64Array) -> Float32Array:
         """Of points (q, d) with the vectors of rows (v,): (q, v)."""
         place, patched = self._places(rows)
         vectors = np.empty((len(rows), self.table.shape[1]), np.float32)
         vectors[patched], vectors[~patched] = self.vectors[place[patched]], self.table[rows[~patched]]
-        query, row = (part.ravel() for part in np.indices((len(points), len(rows))))
-        return pair_scores(model, points, vectors, query, row).reshape(len(points), len(rows))
+        query, row = (part.ravel() for part in np.indices((len(query_embeddings), len(rows))))
+        return pair_scores(model, query_embeddings, vectors, query, row).reshape(len(query_embeddings), len(rows))
 
-    def _places(self, rows: npt.NDArray[np.integer]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+    def _places(self, rows: IntArray) -> tuple[Int64Array, BoolArray]:
         """Where rows (p,) would stand among those with vectors of their own, and whether they do."""
         place = np.minimum(np.searchsorted(self.rows, rows), max(len(self.rows) - 1, 0))
         return place, self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), bool)
 
-    def distances(self, point: Floats, rows: npt.NDArray[np.integer]) -> Floats:
+    def distances(self, point: Float32Array, rows: IntArray) -> Float32Array:
         """L1, of one point (1, d) to the vectors of rows (p,)."""
         place, patched = self._places(rows)
         found = np.empty(len(rows), np.float32)
@@ -92,7 +96,7 @@ class PatchedTable:
             found[mask] = l1_pairs(point, table, np.zeros(int(mask.sum()), np.int64), places[mask])
         return found
 
-    def _without(self, taken: Numbers) -> Iterator[tuple[Floats, Numbers]]:
+    def _without(self, taken: Int64Array) -> Iterator[tuple[Float32Array, Int64Array]]:
         """Both tables, each with the rows to leave out."""
         changed = np.union1d(taken, self.rows)
         yield self.table, changed[changed < len(self.table)]

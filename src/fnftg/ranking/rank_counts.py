@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from fnftg.arrays import Float32Array, Int64Array
 from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs
-from fnftg.models.predictor import LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 
-Floats = npt.NDArray[np.float32]
-Numbers = npt.NDArray[np.int64]
 QUERIES = 512  # compared at a time, by an inner product
 
 
@@ -20,53 +18,53 @@ QUERIES = 512  # compared at a time, by an inner product
 class Counts:
     """Of each query: candidates that are no known answers and score better than the true one, or exactly as well."""
 
-    better: Numbers  # (q,)
-    equal: Numbers  # (q,)
-    scores: Floats  # (q,): of the true answers
+    better: Int64Array  # (q,)
+    equal: Int64Array  # (q,)
+    scores: Float32Array  # (q,): of the true answers
 
 
 def filtered_counts(
     model: LinkPredictor,
-    points: Floats,
-    true_vectors: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Numbers,
+    query_embeddings: Float32Array,
+    answer_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: Int64Array,
     memory: int,
-    added: Floats | float = 0.0,
+    added: Float32Array | float = 0.0,
 ) -> Counts:
     """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …];
     `added` (q,) counts for the true answers' scores alone."""
-    added = np.broadcast_to(np.asarray(added, np.float32), len(points))
+    added = np.broadcast_to(np.asarray(added, np.float32), len(query_embeddings))
     if not model.by_distance:
-        return by_similarity(model, points, true_vectors, table, offsets, known, memory, added)
-    rows = np.arange(len(points))
-    distances = l1_pairs(points, true_vectors, rows, rows) - added
-    better, equal = count_ranks(points, table, distances, memory)
+        return by_similarity(model, query_embeddings, answer_embeddings, table, offsets, known, memory, added)
+    rows = np.arange(len(query_embeddings))
+    distances = l1_pairs(query_embeddings, answer_embeddings, rows, rows) - added
+    better, equal = count_ranks(query_embeddings, table, distances, memory)
     # the known answers are counted once more alone, and subtracted
-    known_better, known_equal = count_known(points, table, distances, offsets, known, memory)
+    known_better, known_equal = count_known(query_embeddings, table, distances, offsets, known, memory)
     return Counts(better - known_better, equal - known_equal, -distances)
 
 
 def by_similarity(
     model: LinkPredictor,
-    points: Floats,
-    true_vectors: Floats,
-    table: Floats,
-    offsets: Numbers,
-    known: Numbers,
+    query_embeddings: Float32Array,
+    answer_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: Int64Array,
     memory: int,
-    added: Floats,
+    added: Float32Array,
 ) -> Counts:
     """By any similarity, a NaN being worse than all else. Scores are computed in double precision and rounded to
     single: matrix products differ in their last bits with the size of a block, and ties must not."""
-    better, equal = np.zeros(len(points), np.int64), np.zeros(len(points), np.int64)
-    scores = np.empty(len(points), np.float32)
+    better, equal = np.zeros(len(query_embeddings), np.int64), np.zeros(len(query_embeddings), np.int64)
+    scores = np.empty(len(query_embeddings), np.float32)
     step = max(memory // (QUERIES * 32), 1)  # a score takes up to 32 bytes: double, single and truth values
-    for start in range(0, len(points), QUERIES):
-        part = slice(start, min(start + QUERIES, len(points)))
-        asked = torch.from_numpy(points[part]).double()
-        true = model.similarity(asked, torch.from_numpy(true_vectors[part]).double()).diagonal().float()  # (b,)
+    for start in range(0, len(query_embeddings), QUERIES):
+        part = slice(start, min(start + QUERIES, len(query_embeddings)))
+        asked = torch.from_numpy(query_embeddings[part]).double()
+        true = model.similarity(asked, torch.from_numpy(answer_embeddings[part]).double()).diagonal().float()  # (b,)
         true = true + torch.from_numpy(added[part].copy())
         scores[part] = true.numpy()
         query = np.repeat(np.arange(part.stop - start), np.diff(offsets[start : part.stop + 1]))

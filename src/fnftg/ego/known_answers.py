@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Triples
-
-Numbers = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class KnownAnswers:
     """One sorted array of (centre, label, answer), each packed into an integer; a label R + r asks for heads of r."""
 
-    packed: Numbers  # (2 · triples,): distinct, ascending
+    packed: Int64Array  # (2 · triples,): distinct, ascending
     entities: int
     relations: int
 
@@ -31,7 +28,7 @@ class KnownAnswers:
         asked = np.concatenate([heads * 2 * relations + relation, tails * 2 * relations + relations + relation])
         return cls(np.unique(asked * entities + np.concatenate([tails, heads])), entities, relations)
 
-    def __call__(self, centres: Rows, labels: Rows) -> tuple[Numbers, Rows]:
+    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
         """The answers of each query, ragged: those of query i stand at offsets[i] to offsets[i + 1]."""
         first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities  # (q,)
         starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
@@ -40,8 +37,8 @@ class KnownAnswers:
         return np.concatenate([[0], np.cumsum(counts)]), answers.astype(np.int32)
 
     def with_itself(
-        self, centres: Rows, labels: Rows, where: npt.NDArray[np.bool_] | None = None
-    ) -> tuple[Numbers, Rows]:
+        self, centres: Int32Array, labels: Int32Array, where: BoolArray | None = None
+    ) -> tuple[Int64Array, Int32Array]:
         """The same and, at the end of each query's, the entity that is asked about; of all queries, or of some (q,)."""
         offsets, answers = self(centres, labels)
         query = np.repeat(np.arange(len(centres)), np.diff(offsets))
@@ -50,7 +47,7 @@ class KnownAnswers:
         more = np.concatenate([[0], np.cumsum(where)])
         return offsets + more, np.insert(answers, offsets[1:][where], centres[where])
 
-    def among(self, centres: Rows, labels: Rows, columns: Rows) -> npt.NDArray[np.bool_]:
+    def among(self, centres: Int32Array, labels: Int32Array, columns: Int32Array) -> BoolArray:
         """Whether the entity of each column (n,) is an answer of each query (q,): (q, n)."""
         distinct, of_column = np.unique(columns, return_inverse=True)
         offsets, answers = self(centres, labels)

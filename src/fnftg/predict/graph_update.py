@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from fnftg.arrays import AnyArray
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_folder
 from fnftg.kg.formats.delimited import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.store import write_array
-from fnftg.models.predictor import Visible
-from fnftg.predict import keeping
-from fnftg.predict.growing import grown_answers
+from fnftg.models.link_predictor import GraphContext
+from fnftg.predict import answer_cache
+from fnftg.predict.graph_delta import grown_answers
 from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
@@ -79,13 +79,13 @@ def update(
     new: Triples = view.splits.get(SPLIT, np.empty((0, 3), np.int32))[before:]
     written = view.save(store or _next_store(predictor.run), force)
     assert written.path is not None
-    folder = keeping.folder_of(predictor.run, written)
+    folder = answer_cache.folder_of(predictor.run, written)
     assert folder is not None
     embedded, index = 0, None
     if not folder.is_dir():
         with new_folder(folder) as partial:
             embedded, index = write_grown(partial, predictor, written, new)
-    keeping.set_current_graph(predictor.run, written.path)
+    answer_cache.set_current_graph(predictor.run, written.path)
     _remove_replaced(predictor, written.path)
     counts = (
         len(written.entities) - len(predictor.graph.entities),
@@ -107,28 +107,28 @@ def write_grown(
     folder: Path, predictor: Predictor, graph: KnowledgeGraph, triples: Triples
 ) -> tuple[int, NearestIndex | None]:
     """The answers for a grown graph from those of the old one; returns how many entities were embedded."""
-    texts = predictor.visible.texts.extended(graph, predictor.model.tt.encoder)
+    texts = predictor.context.texts.extended(graph, predictor.model.tt.encoder)
     entities, relations = len(graph.entities), len(graph.relations)
-    neighbours = predictor.visible.neighbours.extended(triples, entities, relations)
-    changed = changed_rows(predictor.visible.neighbours, triples, graph, predictor.model)
-    vectors = keeping.embedded(predictor.model, Visible(texts, neighbours), changed)
+    neighbours = predictor.context.neighbours.extended(triples, entities, relations)
+    changed = changed_rows(predictor.context.neighbours, triples, graph, predictor.model)
+    vectors = answer_cache.embedded(predictor.model, GraphContext(texts, neighbours), changed)
     write_rows(
-        folder / keeping.TABLE, entities, vectors.shape[1], _patched(predictor.table, entities, changed, vectors)
+        folder / answer_cache.TABLE, entities, vectors.shape[1], _patched(predictor.table, entities, changed, vectors)
     )
     known = grown_answers(predictor.known, triples, entities, relations)
-    keeping.write_rest(folder, graph, neighbours, known)
+    answer_cache.write_rest(folder, graph, neighbours, known)
     if texts.features is not None:
         _write_features(folder, texts.features, entities + 2 * relations)
     index = None
     if predictor.folder is not None and (predictor.folder / HNSW).is_dir():
-        table = keeping.mapped(folder, keeping.TABLE)
+        table = answer_cache.mapped(folder, answer_cache.TABLE)
         old = NearestIndex.open(predictor.folder / HNSW)
-        index = old.grown(predictor.model, table, changed.astype(np.int64), predictor.sample_points())
+        index = old.grown(predictor.model, table, changed.astype(np.int64), predictor.sample_query_embeddings())
         index.save(folder / HNSW)
     return len(changed), index
 
 
-def write_rows(path: Path, count: int, width: int, parts: Iterator[npt.NDArray[Any]]) -> None:
+def write_rows(path: Path, count: int, width: int, parts: Iterator[AnyArray]) -> None:
     """An .npy file of an array of float32 that is never whole in memory."""
     with open(path, "wb") as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
@@ -137,7 +137,7 @@ def write_rows(path: Path, count: int, width: int, parts: Iterator[npt.NDArray[A
             file.write(np.ascontiguousarray(part, "<f4").data.cast("B") if part.size else b"")
 
 
-def _patched(old: npt.NDArray[Any], count: int, rows: npt.NDArray[Any], vectors: Any) -> Iterator[npt.NDArray[Any]]:
+def _patched(old: AnyArray, count: int, rows: AnyArray, vectors: Any) -> Iterator[AnyArray]:
     """The old table with some rows replaced or added, in blocks; rows ascend, and all that are new are among them."""
     for start in range(0, count, BLOCK):
         stop = min(start + BLOCK, count)
@@ -158,13 +158,13 @@ def _write_features(folder: Path, features: FeatureStore, rows: int) -> None:
     index[new] = len(view.base.features) + view.added.index[place[new]]
     old, added = view.base.features, view.added.features
 
-    def parts() -> Iterator[npt.NDArray[Any]]:
+    def parts() -> Iterator[AnyArray]:
         for start in range(0, len(old), BLOCK):
             yield old[start : start + BLOCK]
         yield added
 
-    write_rows(folder / keeping.FEATURES, len(old) + len(added), old.shape[1], parts())
-    write_array(folder / keeping.INDEX, index)
+    write_rows(folder / answer_cache.FEATURES, len(old) + len(added), old.shape[1], parts())
+    write_array(folder / answer_cache.INDEX, index)
 
 
 def _next_store(run: Path) -> Path:

@@ -21,24 +21,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fnftg.arrays import Float32Array, Float64Array, Int32Array, Int64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, sha256
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.pretrained import CHECKPOINT
-from fnftg.ranking.answers import top_answers
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.embedding import parts as embedded_parts
 from fnftg.ranking.evaluation import MEMORY
-from fnftg.ranking.extras import Extras, best_with, vote_extras
-from fnftg.ranking.queries import Filter, Integers, Queries
+from fnftg.ranking.evidence_scores import Extras, best_with, vote_extras
+from fnftg.ranking.queries import Filter, Queries
+from fnftg.ranking.search import top_answers
 from fnftg.text.rows import texts_key
 
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
 Found = npt.NDArray[np.void]  # (n,) of FOUND
 FOUND = np.dtype(
     [("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")]
@@ -76,15 +75,15 @@ class Wanted:
 class Group:
     """Queries that share their candidates: every entity with every label."""
 
-    entities: Integers  # (e,)
-    labels: Integers  # (l,): a relation r asks for tails, R + r for heads
-    candidates: Integers | None  # (c,); None: all entities
+    entities: Int32Array  # (e,)
+    labels: Int32Array  # (l,): a relation r asks for tails, R + r for heads
+    candidates: Int32Array | None  # (c,); None: all entities
 
     @property
     def size(self) -> int:
         return len(self.entities) * len(self.labels)
 
-    def blocks(self) -> Iterator[Integers]:
+    def blocks(self) -> Iterator[Int32Array]:
         """The entities of each part."""
         step = max(QUERIES // len(self.labels), 1)
         for start in range(0, len(self.entities), step):
@@ -139,21 +138,26 @@ class Search:
         self.predictor, self.wanted, self.group, self.memory = predictor, wanted, group, memory
         everyone = np.arange(len(predictor.graph.entities), dtype=np.int32)
         self.candidates = everyone if group.candidates is None else group.candidates
-        self.filter = Filter.of(predictor.known, self.candidates, loopless=True)
+        self.filter = Filter.of(predictor.known, self.candidates, no_self_answers=True)
         in_memory = 4 * len(self.candidates) * predictor.model.width <= memory // 2
         table = predictor.table if group.candidates is None else predictor.table[group.candidates]
-        self.table: Floats = np.array(table) if in_memory else table
+        self.table: Float32Array = np.array(table) if in_memory else table
 
-    def __call__(self, entities: Integers) -> Found:
+    def __call__(self, entities: Int32Array) -> Found:
         labels = self.group.labels
         queries = Queries(np.repeat(entities, len(labels)), np.tile(labels, len(entities)), entities[:0])
-        points, k = self.points(queries), max(self.wanted.k, 2)  # two, so that the first has a rival
+        query_embeddings, k = (
+            self.query_embeddings(queries),
+            max(self.wanted.k, 2),
+        )  # two, so that the first has a rival
         model, memory = self.predictor.model, self.memory // 4
-        extras = vote_extras(model, self.predictor.visible, queries.centres, queries.labels)
-        search = partial(top_answers, model, points, self.table, k=k, memory=memory)
+        extras = vote_extras(model, self.predictor.context, queries.centres, queries.labels)
+        search = partial(top_answers, model, query_embeddings, self.table, k=k, memory=memory)
         among = extras.among(self.filter.row_of)
-        scores, rows = best_with(among, model, points, self.table, *self.filter(queries), search)  # (q, k) each
-        probabilities = self.probabilities(queries, points, extras, scores, rows)
+        scores, rows = best_with(
+            among, model, query_embeddings, self.table, *self.filter(queries), search
+        )  # (q, k) each
+        probabilities = self.probabilities(queries, query_embeddings, extras, scores, rows)
         kept = (rows >= 0) & (np.arange(k) < self.wanted.k)
         if self.wanted.min_score is not None:
             kept &= scores >= self.wanted.min_score
@@ -170,8 +174,8 @@ class Search:
         return found
 
     def probabilities(
-        self, queries: Queries, points: Floats, extras: Extras, scores: Floats, rows: Rows
-    ) -> npt.NDArray[np.float64]:
+        self, queries: Queries, query_embeddings: Float32Array, extras: Extras, scores: Float32Array, rows: Int64Array
+    ) -> Float64Array:
         """Of what was found (q, k), NaN where the model was not calibrated. Rivals are among all entities, whatever the
         types: an answer is no likelier because few were to choose from."""
         predictor, calibration = self.predictor, self.predictor.calibration
@@ -180,23 +184,25 @@ class Search:
         best, best_answers = scores, rows
         if self.group.candidates is not None:
             offsets, known = predictor.known.with_itself(queries.centres, queries.labels)
-            search = partial(top_answers, predictor.model, points, predictor.table, k=2, memory=self.memory // 4)
+            search = partial(
+                top_answers, predictor.model, query_embeddings, predictor.table, k=2, memory=self.memory // 4
+            )
             best, best_answers = best_with(
-                extras, predictor.model, points, predictor.table, offsets, known.astype(np.int64), search
+                extras, predictor.model, query_embeddings, predictor.table, offsets, known.astype(np.int64), search
             )
         over = margins(scores, rivals(best, self.candidates[rows] == best_answers[:, :1]))
         return calibration.probabilities(over, queries.labels).round(DIGITS)
 
-    def points(self, queries: Queries) -> Floats:
+    def query_embeddings(self, queries: Queries) -> Float32Array:
         """(q, d); the queries of an entity stand together, so that a batch reads its text and its neighbours once."""
-        model, visible = self.predictor.model, self.predictor.visible
-        points = np.empty((len(queries.centres), model.width), np.float32)
-        for part in embedded_parts(model.ego, visible, queries.centres, model.width, self.memory // 8):
+        model, context = self.predictor.model, self.predictor.context
+        query_embeddings = np.empty((len(queries.centres), model.width), np.float32)
+        for part in embedded_parts(model.ego, context, queries.centres, model.width, self.memory // 8):
             centres = queries.centres[part]
-            egos = visible.ego_graphs(model.ego, centres, None)
-            _, asked = model(visible.texts, centres, egos, queries.labels[part], False)
-            points[part] = asked.float().cpu().numpy()
-        return points
+            egos = context.ego_graphs(model.ego, centres, None)
+            _, asked = model(context.texts, centres, egos, queries.labels[part], False)
+            query_embeddings[part] = asked.float().cpu().numpy()
+        return query_embeddings
 
 
 def best_first(found: Found, entities: int, relations: int) -> Found:

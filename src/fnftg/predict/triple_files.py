@@ -18,7 +18,7 @@ from fnftg.errors import FnftgError
 from fnftg.kg.formats.rdf import SYNTAXES, node_of, pyoxigraph
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.strings import as_series
-from fnftg.predict.completing import Found
+from fnftg.predict.completion import Found
 
 Annotation = Literal["rdf-star", "reification", "none"]
 ANNOTATIONS: tuple[Annotation, ...] = ("rdf-star", "reification", "none")
