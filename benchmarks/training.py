@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fnftg.console import log, print_json, print_table
 from fnftg.ego.config import EgoConfig
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs
@@ -32,7 +33,6 @@ from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerCo
 from fnftg.kg import KnowledgeGraph, open_graph
 from fnftg.memory import keep_freed_memory
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.link_predictor import GraphContext
 from fnftg.models.losses import LossConfig
 from fnftg.models.scoring import compose_queries
 from fnftg.text.encoders import TextConfig, load_encoder, pooled

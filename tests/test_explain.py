@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from fnftg.models.voting import VotesConfig
 from test_ranking import Here, here  # noqa: F401 (a fixture)
 
 from fnftg.ego.config import EgoConfig
@@ -25,7 +26,6 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import GraphContext
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.statik import StATIK, StATIKConfig
-from fnftg.models.voting import VotesConfig
 from fnftg.predict.explanation import Explanation, layer_attention
 from fnftg.predict.explanation_drawing import DRAWN, drawing
 from fnftg.predict.predictor import Predictor, load

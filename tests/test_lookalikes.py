@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fnftg.ego.votes import Votes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fnftg.ego.known_answers import KnownAnswers
-from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.text import nearest_texts as module
 from fnftg.text.nearest_texts import TextKNN

@@ -8,19 +8,19 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from fnftg.ego.naming import Naming
+from fnftg.models.voting import VotesConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, TEXT
 
 from fnftg.ego.known_answers import KnownAnswers
-from fnftg.ego.naming import Naming
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary
 from fnftg.kg.strings import Strings
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import GraphContext
-from fnftg.models.voting import VotesConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 from fnftg.text import mentions

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 import torch
 import uvicorn
+from fnftg.models.voting import VotesConfig
 
 import fnftg
 from fnftg.cli import main
@@ -24,7 +25,6 @@ from fnftg.ego.config import EgoConfig
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.pretrained import save_pretrained
-from fnftg.models.voting import VotesConfig
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Relation
 from fnftg.serve.app import make_app

@@ -7,20 +7,20 @@ import math
 import numpy as np
 import pytest
 import torch
+from fnftg.ego.parallels import Parallels
+from fnftg.ego.votes import Votes
+from fnftg.models.voting import VotesConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, GRAPH, TEXT, random_model
 
 from fnftg.ego.config import EgoConfig
 from fnftg.ego.neighbours import Neighbours
-from fnftg.ego.parallels import Parallels
-from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import GraphContext
 from fnftg.models.text_inputs import relation_prints
-from fnftg.models.voting import VotesConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 

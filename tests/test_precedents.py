@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from fnftg.ego.precedents import Precedents
+from fnftg.ego.votes import Votes
+from fnftg.models.voting import VotesConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, GRAPH, TEXT, random_model
@@ -13,12 +16,9 @@ from fnftg.ego import precedents
 from fnftg.ego.config import EgoConfig
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
-from fnftg.ego.precedents import Precedents
-from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import GraphContext
-from fnftg.models.voting import VotesConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 from fnftg.text.nearest_texts import TextKNN

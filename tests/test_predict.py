@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from fnftg.models.voting import VotesConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,6 @@ from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.pretrained import save_pretrained
-from fnftg.models.voting import VotesConfig
 from fnftg.predict.graph_delta import ExtendedAnswers, grown_answers
 from fnftg.predict.index import NearestIndex
 from fnftg.predict.name_index import NameIndex, NameTable

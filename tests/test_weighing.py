@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fnftg.training.weighing import Case, can_be_weighed, weigh
 from test_explain import GRAPH, voting_model
 
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol
 from fnftg.training import weighing
-from fnftg.training.weighing import Case, can_be_weighed, weigh
 
 
 @pytest.mark.parametrize("rules", PROTOCOLS.values(), ids=PROTOCOLS)

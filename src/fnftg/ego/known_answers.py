@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -10,6 +11,16 @@ from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Triples
+
+
+class AnswerLookup(Protocol):
+    """Which entities are known answers of queries."""
+
+    @property
+    def entities(self) -> int: ...
+
+    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
+        """The answers of each query, ragged: those of query i stand at offsets[i] to offsets[i + 1], ascending."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +67,62 @@ class KnownAnswers:
         table = np.zeros((len(centres), len(distinct)), bool)
         table[np.repeat(np.arange(len(centres)), np.diff(offsets))[found], place[found]] = True
         return table[:, of_column]
+
+    def extended(self, triples: Triples, entities: int, relations: int) -> KnownAnswers:
+        """With more triples, entities and relations: equal to `of` all triples, but sorts only the new ones."""
+        new = KnownAnswers.of(triples, entities, relations).packed  # checks that all can be packed
+        asked, answers = np.divmod(self.packed, self.entities)
+        centres, labels = np.divmod(asked, 2 * self.relations)
+        labels += (labels >= self.relations) * (relations - self.relations)  # inverses move behind the new relations
+        old = (centres * 2 * relations + labels) * entities + answers  # in the same order
+        new = new[_absent(old, new)]
+        return KnownAnswers(np.insert(old, np.searchsorted(old, new), new), entities, relations)
+
+
+@dataclass(frozen=True)
+class ExtendedAnswers:
+    """Known answers and those of a few more triples, of a graph with more entities and relations: nothing is copied."""
+
+    base: KnownAnswers
+    added: KnownAnswers  # with the numbers of the extended graph
+
+    @classmethod
+    def of(cls, base: KnownAnswers, triples: Triples, entities: int, relations: int) -> ExtendedAnswers:
+        return cls(base, KnownAnswers.of(triples, entities, relations))
+
+    @property
+    def entities(self) -> int:
+        return self.added.entities
+
+    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
+        """As of the extended graph: the answers of query i stand at offsets[i] to offsets[i + 1], ascending."""
+        new = self.added.relations - self.base.relations
+        old = labels - (labels >= self.added.relations) * new  # inverses stand behind the new relations
+        inside = np.flatnonzero((centres < self.base.entities) & (labels % self.added.relations < self.base.relations))
+        keys = []
+        for queries, (offsets, found) in (
+            (inside, self.base(centres[inside], old[inside])),
+            (np.arange(len(centres)), self.added(centres, labels)),
+        ):
+            keys.append(np.repeat(queries, np.diff(offsets)) * self.entities + found)
+        both = np.unique(np.concatenate(keys))
+        offsets = np.searchsorted(both, np.arange(len(centres) + 1) * self.entities)
+        return offsets, (both % self.entities).astype(np.int32)
+
+
+def new_triples(known: KnownAnswers, triples: Triples) -> Triples:
+    """Those of the triples (n, 3) that are not known, each once."""
+    triples = np.unique(triples.reshape(-1, 3), axis=0)
+    heads, relations, tails = triples.astype(np.int64).T
+    new = np.maximum(heads, tails) >= known.entities
+    new |= relations >= known.relations
+    packed = (heads * 2 * known.relations + relations) * known.entities + tails
+    return np.asarray(triples[new | _absent(known.packed, packed)])
+
+
+def _absent(old: Int64Array, new: Int64Array) -> BoolArray:
+    """Whether each of the new numbers is missing among the sorted old ones."""
+    if not len(old):
+        return np.ones(len(new), bool)
+    place = np.minimum(np.searchsorted(old, new), len(old) - 1)
+    return np.asarray(old[place] != new)

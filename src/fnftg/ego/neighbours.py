@@ -156,6 +156,12 @@ class Neighbours:
         """The same edges' labels as seen from the other end."""
         return (labels + self.relations) % (2 * self.relations)
 
+    def triples(self) -> Triples:
+        """The triples (n, 3) that these edges are made of."""
+        forward = np.flatnonzero(self.labels < self.relations)
+        heads = np.searchsorted(self.offsets, forward, side="right") - 1
+        return np.stack([heads, self.labels[forward], self.entities[forward]], axis=1).astype(np.int32)
+
     @cached_property
     def frequencies(self) -> Int64Array:
         """How many visible triples each relation has: (relations,)."""

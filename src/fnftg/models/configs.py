@@ -66,6 +66,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return value in arguments
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, argument) for argument in arguments)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
@@ -78,4 +80,6 @@ def _words(hint: Any) -> str:
         return " or ".join(map(repr, typing.get_args(hint)))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(map(_words, typing.get_args(hint)))
+    if typing.get_origin(hint) is list:
+        return f"a list of {_words(typing.get_args(hint)[0])}"
     return "nothing" if hint is type(None) else str(getattr(hint, "__name__", hint))

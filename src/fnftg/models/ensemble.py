@@ -13,12 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fnftg.arrays import BoolArray, Int32Array
+from fnftg.arrays import Int32Array, IntArray
+from fnftg.ego.context import GraphContext
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
+from fnftg.evidence.evidence import Evidence
+from fnftg.evidence.table import EvidenceTable
+from fnftg.models.evidence_model import EvidenceModel
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
+from fnftg.models.link_predictor import ScoredBatch
 from fnftg.models.losses import RankingLoss
 from fnftg.text.encoders import Encoder
 from fnftg.text.transformer import GraphTexts
@@ -42,7 +45,7 @@ class EnsembleConfig(FnFConfig):
             raise FnftgError("An ensemble needs the score cosine and a frozen encoder, which its members share.")
 
 
-class Ensemble(LinkPredictor):
+class Ensemble(EvidenceModel):
     system = "ensemble"
     by_distance = False
 
@@ -51,7 +54,7 @@ class Ensemble(LinkPredictor):
         self.config, self.relations = config, relations
         self.members = nn.ModuleList(FnF(config, encoder, relations) for _ in range(config.members))
         first = self.first
-        self.ego, self.votes, self.allow_self_answers = first.ego, first.votes, first.allow_self_answers
+        self.ego, self.allow_self_answers = first.ego, first.allow_self_answers
         self.width = config.members * first.width
 
     def each(self) -> list[FnF]:
@@ -90,26 +93,28 @@ class Ensemble(LinkPredictor):
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         return query_embeddings @ candidates.T
 
-    def added(self, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Tensor:
-        return torch.stack([member.added(texts, labels, votes) for member in self.each()]).mean(0)
+    @property
+    def evidence(self) -> Evidence | None:  # type: ignore[override]
+        """Of the first member: all have the same sources and relations."""
+        return self.first.evidence
 
-    def unmet(self, texts: GraphTexts) -> BoolArray:
-        return self.first.unmet(texts)
+    def evidence_scores(self, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> Tensor:
+        return torch.stack([member.evidence_scores(texts, labels, table) for member in self.each()]).mean(0)
 
-    def meet(self, texts: GraphTexts, relations: Int32Array) -> None:
+    def register_seen(self, context: GraphContext, relations: IntArray) -> None:
         for member in self.each():
-            member.meet(texts, relations)
+            member.register_seen(context, relations)
 
-    def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
+    def loss(self, batch: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """The mean of the members' own losses: none of them knows of the others."""
-        scale = math.sqrt(len(self.members))
-        parts = (
-            vectors.chunk(len(self.members), dim=-1) for vectors in (compared.query_embeddings, compared.candidates)
+        scale, table = math.sqrt(len(self.members)), self.training_table(batch)
+        queries, candidates = (
+            vectors.chunk(len(self.members), dim=-1) for vectors in (batch.query_embeddings, batch.candidates)
         )
         losses = [
-            member.loss(
-                replace(compared, query_embeddings=query_embeddings * scale, candidates=candidates * scale), ranking
+            member.loss_with(
+                table, replace(batch, query_embeddings=own_queries * scale, candidates=own_candidates * scale), ranking
             )
-            for member, query_embeddings, candidates in zip(self.each(), *parts, strict=True)
+            for member, own_queries, own_candidates in zip(self.each(), queries, candidates, strict=True)
         ]
         return torch.stack(losses).mean()

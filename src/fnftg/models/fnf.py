@@ -10,16 +10,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fnftg.arrays import BoolArray, Int32Array
+from fnftg.arrays import Int32Array
 from fnftg.ego.config import NO_EGO_GRAPHS, EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
-from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
-from fnftg.models.link_predictor import LinkPredictor, needs_ego_graphs
+from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence import Evidence
+from fnftg.evidence.sources import check_requirements
+from fnftg.evidence.table import EvidenceTable
+from fnftg.models.evidence_model import EvidenceModel
+from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
-from fnftg.models.text_inputs import Join, conditioned, label_vectors, relation_prints, to_index
-from fnftg.models.voting import NO_VOTES, VotesConfig, Voting
+from fnftg.models.text_inputs import Join, conditioned, label_vectors, to_index
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextTransformer
 
@@ -37,8 +40,7 @@ class FnFConfig:
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
         allow_self_answers: an entity may be its own answer; if not, then only of relations that have such a loop in train.
-        votes: beyond the paper: what adds to the score, answers of lookalikes to the same question (see ego/votes.py),
-            edges that are there already (see ego/parallels.py), and more (see models/voting.py).
+        evidence: beyond the paper: what adds to the embedding score of some candidates (see evidence/).
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -49,22 +51,23 @@ class FnFConfig:
     score: ScoreName | Literal["cosine"] = "transe"
     normalise: bool = False
     allow_self_answers: bool = True
-    votes: VotesConfig = NO_VOTES
+    evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
 
     def __post_init__(self) -> None:
         if self.score not in (*SCORES, "cosine"):
             raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}, cosine.")
         if self.score == "cosine" and not self.relation_conditioning:
             raise FnftgError("The score cosine needs relation_conditioning: nothing else tells it the relation.")
-        if self.votes.lookalikes and self.text.training != "frozen":
-            raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
-        if (self.votes.parallels or self.votes.has_precedents) and self.ego.directions != "both":
-            raise FnftgError("Parallels and precedents need the edges of both directions: set ego.directions to both.")
+        check_requirements(
+            self.evidence,
+            frozen_text=self.text.training == "frozen",
+            both_directions=self.ego.directions == "both",
+        )
         if not self.ego_graphs:
             needs_ego_graphs(self.text)
 
 
-class FnF(LinkPredictor):
+class FnF(EvidenceModel):
     system = "fnf"
 
     def __init__(self, config: FnFConfig, encoder: Encoder, relations: int = 0):
@@ -79,8 +82,8 @@ class FnF(LinkPredictor):
         self.gt = GraphTransformer(self.width, config.graph) if config.ego_graphs else None
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
-        self.votes, self.allow_self_answers = config.votes, config.allow_self_answers
-        self.voting = Voting(self.width, config.votes, relations) if config.votes.counted else None
+        self.allow_self_answers = config.allow_self_answers
+        self.evidence = Evidence(config.evidence, self.width, relations) if config.evidence.sources else None
 
     def forward(
         self,
@@ -115,20 +118,12 @@ class FnF(LinkPredictor):
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         return similarity(self.config.score, query_embeddings, candidates)
 
-    def added(self, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Tensor:
-        assert self.voting is not None
-        prints = torch.from_numpy(relation_prints(texts, labels % texts.relations)).to(self.voting.met.device)
-        added: Tensor = self.voting(label_vectors(self.tt, texts, labels), prints, votes)
+    def evidence_scores(self, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> Tensor:
+        assert self.evidence is not None
+        distinct, of_query = np.unique(labels, return_inverse=True)
+        vectors = label_vectors(self.tt, texts, distinct)  # (p, d)
+        added: Tensor = self.evidence.weights(vectors, to_index(of_query).to(vectors.device), table)
         return added
-
-    def unmet(self, texts: GraphTexts) -> BoolArray:
-        assert self.voting is not None
-        prints = torch.from_numpy(relation_prints(texts, np.arange(texts.relations)))
-        return np.tile(~self.voting.knows(prints.to(self.voting.met.device)).cpu().numpy(), 2)
-
-    def meet(self, texts: GraphTexts, relations: Int32Array) -> None:
-        if self.voting is not None:
-            self.voting.met[relations] = torch.from_numpy(relation_prints(texts, relations))
 
     def entity_vectors(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
         """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""

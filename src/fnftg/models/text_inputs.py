@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fnftg.arrays import AnyArray, Int32Array, Int64Array, IntArray
+from fnftg.arrays import AnyArray, Int32Array
 from fnftg.text.transformer import GraphTexts, TextEncoder
 
 Reader = Callable[[GraphTexts, Tensor], Tensor]  # rows of texts (n,) → vectors (n, d)
@@ -30,16 +29,6 @@ def label_vectors(read: Reader, texts: GraphTexts, labels: Int32Array) -> Tensor
     """Vectors of relation labels (n,) with repetitions, by their texts: (n, d)."""
     distinct, inverse = np.unique(labels, return_inverse=True)
     return read(texts, texts.relation_row(to_index(distinct)))[to_index(inverse)]
-
-
-def relation_prints(texts: GraphTexts, relations: IntArray) -> Int64Array:
-    """Numbers that tell the texts of relations (n,) apart in whatever graph, by their tokens: (n,), never 0."""
-    distinct, inverse = np.unique(relations, return_inverse=True)
-    own, ragged = texts.entities + distinct.astype(np.int64), texts.tokens.ragged
-    lengths = ragged.lengths(own)
-    tokens = np.split(ragged.flat(own, lengths).astype("<i8"), np.cumsum(lengths)[:-1])
-    prints = [int.from_bytes(hashlib.blake2b(part.tobytes(), digest_size=8).digest(), "big") >> 1 for part in tokens]
-    return np.maximum(np.array(prints, np.int64), 1)[inverse]
 
 
 def conditioned(

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from fnftg.arrays import Float32Array, Int32Array
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
@@ -30,7 +31,7 @@ from fnftg.files import new_file, new_folder, sha256
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import write_array
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.predict.name_index import NameTable
 from fnftg.ranking.embedding import candidate_table
@@ -65,7 +66,7 @@ def set_current_graph(run: Path, store: Path) -> None:
         partial.write_text(json.dumps({"graph": str(store.resolve())}, indent=2) + "\n", encoding="utf-8")
 
 
-def kept(folder: Path | None, make: Callable[[Path], None]) -> bool:
+def get_or_create(folder: Path | None, make: Callable[[Path], None]) -> bool:
     """Whether the folder is there, made now if need be; a run that cannot be written to keeps nothing."""
     if folder is None:
         return False

@@ -30,7 +30,7 @@ from fnftg.models.pretrained import CHECKPOINT
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.embedding import parts as embedded_parts
 from fnftg.ranking.evaluation import MEMORY
-from fnftg.ranking.evidence_scores import Extras, best_with, vote_extras
+from fnftg.ranking.evidence_scores import EvidenceScores, best_with, evidence_scores
 from fnftg.ranking.queries import Filter, Queries
 from fnftg.ranking.search import top_answers
 from fnftg.text.rows import texts_key
@@ -151,13 +151,13 @@ class Search:
             max(self.wanted.k, 2),
         )  # two, so that the first has a rival
         model, memory = self.predictor.model, self.memory // 4
-        extras = vote_extras(model, self.predictor.context, queries.centres, queries.labels)
+        evidence = evidence_scores(model, self.predictor.context, queries.centres, queries.labels)
         search = partial(top_answers, model, query_embeddings, self.table, k=k, memory=memory)
-        among = extras.among(self.filter.row_of)
+        among = evidence.among(self.filter.row_of)
         scores, rows = best_with(
             among, model, query_embeddings, self.table, *self.filter(queries), search
         )  # (q, k) each
-        probabilities = self.probabilities(queries, query_embeddings, extras, scores, rows)
+        probabilities = self.probabilities(queries, query_embeddings, evidence, scores, rows)
         kept = (rows >= 0) & (np.arange(k) < self.wanted.k)
         if self.wanted.min_score is not None:
             kept &= scores >= self.wanted.min_score
@@ -174,7 +174,12 @@ class Search:
         return found
 
     def probabilities(
-        self, queries: Queries, query_embeddings: Float32Array, extras: Extras, scores: Float32Array, rows: Int64Array
+        self,
+        queries: Queries,
+        query_embeddings: Float32Array,
+        evidence: EvidenceScores,
+        scores: Float32Array,
+        rows: Int64Array,
     ) -> Float64Array:
         """Of what was found (q, k), NaN where the model was not calibrated. Rivals are among all entities, whatever the
         types: an answer is no likelier because few were to choose from."""
@@ -188,7 +193,7 @@ class Search:
                 top_answers, predictor.model, query_embeddings, predictor.table, k=2, memory=self.memory // 4
             )
             best, best_answers = best_with(
-                extras, predictor.model, query_embeddings, predictor.table, offsets, known.astype(np.int64), search
+                evidence, predictor.model, query_embeddings, predictor.table, offsets, known.astype(np.int64), search
             )
         over = margins(scores, rivals(best, self.candidates[rows] == best_answers[:, :1]))
         return calibration.probabilities(over, queries.labels).round(DIGITS)

@@ -1,7 +1,7 @@
 """Reasons for an answer: what the model looked at, and what would change without it.
 
 Every effect is exact: the score and the filtered rank are computed again without one edge of an ego-graph, or without
-one word of a text, all of them in one batch. The other edges stay as they were drawn, and who votes stays the same.
+one word of a text, all of them in one batch. The other edges stay as they were sampled, and evidence stays the same.
 """
 
 from __future__ import annotations
@@ -9,39 +9,37 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fnftg.arrays import Float32Array, Float64Array, Int32Array, Int64Array
-from fnftg.ego.precedents import OWN
 from fnftg.ego.sampling import NOTHING, EgoGraphs, Hidden
 from fnftg.ego.transformer import EgoEdges, GraphLayer, modulated, with_centre_first
-from fnftg.ego.votes import Votes
 from fnftg.errors import FnftgError
+from fnftg.evidence.base import EvidenceSource, Finding
 from fnftg.kernels.segments import segment_softmax
 from fnftg.kg.graph import KnowledgeGraph
+from fnftg.models.evidence_model import EvidenceModel, evidence_of
 from fnftg.models.fnf import FnF
 from fnftg.predict.patched_table import PatchedTable
+from fnftg.predict.state import PredictorState
 from fnftg.ranking.calibration import margins
-from fnftg.ranking.evidence_scores import Extras
+from fnftg.ranking.evidence_scores import EvidenceScores
 from fnftg.ranking.metrics import mean_ranks
 from fnftg.ranking.queries import no_self_answers
 from fnftg.ranking.rank_counts import Counts
-from fnftg.text.mentions import NAMED, NAMES
 from fnftg.text.transformer import GraphTexts
 
-if TYPE_CHECKING:
-    from fnftg.predict.predictor import Predictor
-
 EDGES = 1 << 17  # of the ego-graphs that are embedded at a time
+NAMED_ITEMS = 4  # in a sentence
 MEMORY = 1 << 28  # bytes of candidates that are held while ranks are counted
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedThing:
     id: str
     name: str
     text: str
@@ -59,7 +57,7 @@ class Step:
 class EdgeReason:
     """An edge of an ego-graph: what the centre paid of its attention, and what the edge adds to score and rank."""
 
-    neighbour: Named
+    neighbour: NamedThing
     steps: list[Step]  # one, or two of a neighbour's neighbour
     attention: list[float] | None  # of each head; of systems that have any
     effect: float  # the score with the edge, less the score without it
@@ -83,68 +81,41 @@ class WordReason:
 class Side:
     """The entity that is asked about, or the answer: its ego-graph and its text."""
 
-    entity: Named
+    entity: NamedThing
     own_attention: list[float] | None  # what the centre paid to itself, of each head
     edges: list[EdgeReason]  # the strongest effect first
     words: list[WordReason]  # in the order of the text
 
 
 @dataclass(frozen=True)
-class Voter:
-    """A lookalike of the entity that is asked about, which has the answer itself."""
+class EvidenceItem:
+    """One thing that speaks for the answer: an entity, an edge between the two, or both."""
 
-    entity: Named
-    similarity: float  # of both texts: a cosine
-
-
-@dataclass(frozen=True)
-class VotesReason:
-    """What lookalikes add to the score of the answer that they have too."""
-
-    effect: float
-    score_without: float  # without any votes
-    rank_without: float
-    voters: list[Voter]  # the most similar first
+    entity: NamedThing | None
+    relation: Step | None
+    value: float | None
 
 
 @dataclass(frozen=True)
-class ParallelsReason:
-    """What edges that join the entity with the answer already add to its score."""
+class EvidenceReason:
+    """What a source of evidence adds to the score, in its own words; without sentence and items it does not speak."""
 
+    source: str
+    title: str
     effect: float
-    score_without: float  # without any parallels
+    score_without: float  # without this source
     rank_without: float
-    edges: list[Step]  # but the one asked for
-
-
-@dataclass(frozen=True)
-class MentionsReason:
-    """What it adds to the score that one of the two texts names the other entity."""
-
-    effect: float
-    score_without: float  # without any mentions
-    rank_without: float
-    names: bool  # the text of the entity that is asked about names the answer
-    named: bool  # the text of the answer names the entity
-
-
-@dataclass(frozen=True)
-class PrecedentsReason:
-    """What it adds to the score, of a relation that was never trained on, that there are other such answers."""
-
-    effect: float
-    score_without: float  # without any precedents
-    rank_without: float
-    alike: list[Voter]  # other answers of the entity that is asked about, of which the answer is a lookalike
-    others: int  # entities that have the same answer; 0 where so many others are more usual that it does not count
+    sentence: str
+    value_name: str | None  # what the values of the items are
+    items: list[EvidenceItem]
 
 
 @dataclass(frozen=True)
 class Near:
     """A triple of the training split with the same relation, both of whose ends are near."""
 
-    head: Named
-    tail: Named
+    head: NamedThing
+    tail: NamedThing
     distance: float  # L1, of the two heads' vectors plus of the two tails'
 
 
@@ -152,9 +123,9 @@ class Near:
 class Explanation:
     """The reasons for a triple: how it scores, what its two sides add to that, and what in training is like it."""
 
-    head: Named
-    relation: Named
-    tail: Named
+    head: NamedThing
+    relation: NamedThing
+    tail: NamedThing
     asked: Literal["tail", "head"]  # which of the two was to be found
     in_graph: bool
     hidden: bool  # the triple itself was taken out of both ego-graphs, as in evaluation
@@ -164,10 +135,7 @@ class Explanation:
     probability: float | None
     query: Side
     candidate: Side
-    votes: VotesReason | None  # of systems that count any
-    parallels: ParallelsReason | None
-    mentions: MentionsReason | None
-    precedents: PrecedentsReason | None  # of relations that were never trained on
+    evidence: list[EvidenceReason]  # one for each source that has a say
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
@@ -177,7 +145,7 @@ class Explanation:
 
 @torch.inference_mode()
 def explain(
-    predictor: Predictor,
+    predictor: PredictorState,
     table: PatchedTable,
     head: int,
     relation: int,
@@ -205,14 +173,14 @@ def explain(
     sizes = [1, len(of_query.neighbours), len(of_candidate.neighbours), len(words[0]), len(words[1])]
     starts = np.cumsum([0, *sizes])
     parts = [slice(start, stop) for start, stop in pairwise(starts)]
-    of_points = np.repeat(query_embeddings[:1], starts[-1], axis=0)
+    of_queries = np.repeat(query_embeddings[:1], starts[-1], axis=0)
     of_vectors = np.repeat(vectors[1:], starts[-1], axis=0)
     rows = len(graph.entities) + np.arange(sizes[3] + sizes[4], dtype=np.int32)
     repeated = [np.full(size, centre, np.int32) for size, centre in zip(sizes[1:3], centres, strict=True)]
     asked_label = labels[:1]
-    of_points[parts[1]] = embedded(predictor, context.texts, repeated[0], without_each(of_query), asked_label)[1]
+    of_queries[parts[1]] = embedded(predictor, context.texts, repeated[0], without_each(of_query), asked_label)[1]
     of_vectors[parts[2]] = embedded(predictor, context.texts, repeated[1], without_each(of_candidate), None)[0]
-    of_points[parts[3]] = embedded(predictor, view, rows[: sizes[3]], tiled(of_query, sizes[3]), asked_label)[1]
+    of_queries[parts[3]] = embedded(predictor, view, rows[: sizes[3]], tiled(of_query, sizes[3]), asked_label)[1]
     of_vectors[parts[4]] = embedded(predictor, view, rows[sizes[3] :], tiled(of_candidate, sizes[4]), None)[0]
 
     known = predictor.known(centres[:1], labels[:1])[1]
@@ -220,28 +188,20 @@ def explain(
     taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
     if not model.allow_self_answers and no_self_answers(graph)[labels[0]]:
         taken = np.union1d(taken, [centre])
-    votes = context.votes(model.votes, centres[:1], labels[:1], targets=centres[1:] if hide else None)
-    extras = Extras.nothing(1) if votes is None else Extras.of(model, context.texts, labels[:1], votes)
-    counts = table.counts(model, of_points, of_vectors, answer, taken, extras, MEMORY)
-    of_votes, of_parallels, of_mentions, of_precedents = None, None, None, None
-    if votes is not None:
-
-        def without(*columns: str) -> tuple[float, float, float]:
-            """The effect of some of what was counted, the score without it, the rank."""
-            less = Extras.of(model, context.texts, labels[:1], votes.without(*columns))
+    evidence = evidence_of(model)
+    scores, reasons = EvidenceScores.nothing(1), []
+    if evidence is not None:
+        assert isinstance(model, EvidenceModel)
+        found = evidence.table(context, centres[:1], labels[:1], targets=centres[1:] if hide else None)
+        scores = EvidenceScores.of(model, context.texts, labels[:1], found)
+    counts = table.counts(model, of_queries, of_vectors, answer, taken, scores, MEMORY)
+    if evidence is not None:
+        assert isinstance(model, EvidenceModel)
+        for source, finding in evidence.findings(context, centre, int(labels[0]), answer, hide):
+            less = EvidenceScores.of(model, context.texts, labels[:1], found.without(source.name))
             plain = table.counts(model, query_embeddings[:1], vectors[1:], answer, taken, less, MEMORY)
-            score = float(plain.scores[0])
-            return float(counts.scores[0]) - score, score, float(mean_ranks(plain.better, plain.equal)[0])
-
-        if model.votes.lookalikes:
-            of_votes = votes_reason(predictor, without("near", "nearer"), centre, answer, labels[:1])
-        if model.votes.parallels:
-            of_parallels = parallels_reason(predictor, without("kinship"), centre, answer, int(labels[0]))
-        if context.naming is not None:
-            kind = int(context.naming.mentions.between(np.array([centre]), np.array([answer]))[0])
-            of_mentions = MentionsReason(*without("mentioned"), bool(kind & NAMES), bool(kind & NAMED))
-        if context.precedents is not None and context.precedents.unmet[labels[0]]:
-            of_precedents = precedents_reason(predictor, without("alike", "usual"), votes, centres, labels)
+            without = float(plain.scores[0]), float(mean_ranks(plain.better, plain.equal)[0])
+            reasons.append(evidence_reason(graph, source, finding, centre, answer, float(counts.scores[0]), *without))
     if not np.isfinite(counts.scores[0]):
         raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
     sides = [
@@ -256,7 +216,7 @@ def explain(
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
     probability = None
     if calibration is not None:
-        rival = table.best(model, query_embeddings[:1], np.union1d(taken, [centre]), extras)  # (1, 1)
+        rival = table.best(model, query_embeddings[:1], np.union1d(taken, [centre]), scores)  # (1, 1)
         probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),
@@ -271,10 +231,7 @@ def explain(
         probability,
         sides[0],
         sides[1],
-        of_votes,
-        of_parallels,
-        of_mentions,
-        of_precedents,
+        reasons,
         nearest_triples(graph, table, (head, relation, tail), ends, nearest),
     )
 
@@ -283,7 +240,7 @@ def explain(
 
 
 def embedded(
-    predictor: Predictor, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None
+    predictor: PredictorState, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None
 ) -> tuple[Float32Array, Float32Array]:
     """Vectors of centres as candidates (n, d) and, given labels, their points (n, d); one label may do for all."""
     model = predictor.model
@@ -306,8 +263,7 @@ def alone(egos: EgoGraphs, which: int | slice) -> EgoGraphs:
     part = slice(which, which + 1) if isinstance(which, int) else which
     offsets = egos.offsets[part.start : part.stop + 1]
     edges = slice(int(offsets[0]), int(offsets[-1]))
-    second = None if egos.second_labels is None else egos.second_labels[edges]
-    return EgoGraphs(offsets - offsets[0], egos.neighbours[edges], egos.labels[edges], second)
+    return EgoGraphs(offsets - offsets[0], egos.neighbours[edges], egos.labels[edges])
 
 
 def without_each(ego: EgoGraphs) -> EgoGraphs:
@@ -325,11 +281,10 @@ def tiled(ego: EgoGraphs, times: int) -> EgoGraphs:
 
 def taken_edges(ego: EgoGraphs, edges: Int64Array, graphs: int, size: int) -> EgoGraphs:
     """Ego-graphs of one size, of edges of one ego-graph."""
-    second = None if ego.second_labels is None else ego.second_labels[edges]
-    return EgoGraphs(np.arange(graphs + 1) * size, ego.neighbours[edges], ego.labels[edges], second)
+    return EgoGraphs(np.arange(graphs + 1) * size, ego.neighbours[edges], ego.labels[edges])
 
 
-def without_words(predictor: Predictor, entities: Int32Array) -> tuple[GraphTexts, list[list[str]]]:
+def without_words(predictor: PredictorState, entities: Int32Array) -> tuple[GraphTexts, list[list[str]]]:
     """The words of two entities' texts that the model reads, and the texts of a view that has for each word of the
     first, then of the second, a new entity whose text lacks it. A text of one word has none to spare."""
     graph, texts = predictor.graph, predictor.context.texts
@@ -350,7 +305,7 @@ def without_words(predictor: Predictor, entities: Int32Array) -> tuple[GraphText
 
 
 def attention(
-    predictor: Predictor, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
+    predictor: PredictorState, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
 ) -> list[Float64Array] | None:
     """What the Graph Transformer's last layer paid for the query of the first centre, and for the second centre as a
     candidate: (heads, 1 + neighbours) each, the centre itself first. None for systems without attention over edges."""
@@ -384,23 +339,22 @@ def layer_attention(
 # Words for people
 
 
-def named(graph: KnowledgeGraph, row: int) -> Named:
-    return Named(graph.entities.ids[row], graph.entities.name(row), graph.entities.texts[row])
+def named(graph: KnowledgeGraph, row: int) -> NamedThing:
+    return NamedThing(graph.entities.ids[row], graph.entities.name(row), graph.entities.texts[row])
 
 
-def named_relation(graph: KnowledgeGraph, row: int) -> Named:
-    return Named(graph.relations.ids[row], graph.relations.name(row), graph.relations.texts[row])
+def named_relation(graph: KnowledgeGraph, row: int) -> NamedThing:
+    return NamedThing(graph.relations.ids[row], graph.relations.name(row), graph.relations.texts[row])
 
 
 def edge_reasons(
     graph: KnowledgeGraph, ego: EgoGraphs, paid: Float64Array | None, counts: Counts, part: slice
 ) -> list[EdgeReason]:
     ranks = mean_ranks(counts.better, counts.equal)[part]
-    second = np.full(len(ego.labels), -1) if ego.second_labels is None else ego.second_labels
     found = [
         EdgeReason(
             named(graph, int(ego.neighbours[place])),
-            [step(graph, int(label)) for label in (ego.labels[place], second[place]) if label >= 0],
+            [step(graph, int(ego.labels[place]))],
             None if paid is None else paid[:, place].tolist(),
             float(counts.scores[0] - score),
             float(score),
@@ -419,47 +373,33 @@ def word_reasons(words: list[str], counts: Counts, part: slice) -> list[WordReas
     ]
 
 
-def votes_reason(
-    predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: Int32Array
-) -> VotesReason:
-    """Who voted are the lookalikes with the same answer."""
-    number = predictor.model.votes.lookalikes_at_evaluation
-    rows, cosines = (found[0] for found in predictor.context.texts.lookalikes(number)(np.array([centre], np.int32)))
-    rows, cosines = rows[rows >= 0], cosines[rows >= 0]
-    offsets, answers = predictor.known(rows, np.repeat(label, len(rows)))
-    have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
-    return VotesReason(
-        *alone,
-        [Voter(named(predictor.graph, int(rows[place])), float(cosines[place])) for place in have],
+def evidence_reason(
+    graph: KnowledgeGraph,
+    source: EvidenceSource,
+    finding: Finding,
+    centre: int,
+    answer: int,
+    score: float,
+    score_without: float,
+    rank_without: float,
+) -> EvidenceReason:
+    """What a source found, with names in place of rows."""
+    items = [
+        EvidenceItem(
+            None if item.entity is None else named(graph, item.entity),
+            None if item.label is None else step(graph, item.label),
+            item.value,
+        )
+        for item in finding.items
+    ]
+    names = ", ".join(item.entity.name for item in items[:NAMED_ITEMS] if item.entity is not None)
+    sentence = finding.sentence.format(
+        query=graph.entities.name(centre), answer=graph.entities.name(answer), items=names
     )
-
-
-def parallels_reason(
-    predictor: Predictor, alone: tuple[float, float, float], centre: int, answer: int, label: int
-) -> ParallelsReason:
-    edges, neighbours = predictor.context.neighbours, predictor.context.neighbours.entities
-    row = slice(edges.offsets[centre], edges.offsets[centre + 1])
-    labels = edges.labels[row][neighbours[row] == answer]
-    return ParallelsReason(
-        *alone,
-        [step(predictor.graph, int(other)) for other in labels if other != label and centre != answer],
+    effect = score - score_without
+    return EvidenceReason(
+        source.name, source.title, effect, score_without, rank_without, sentence, finding.value_name, items
     )
-
-
-def precedents_reason(
-    predictor: Predictor, alone: tuple[float, float, float], votes: Votes, centres: Int32Array, labels: Int32Array
-) -> PrecedentsReason:
-    """Centres are the entity that is asked about and the answer; labels those of the relation from either side. What
-    was not counted, as others weigh more, is no reason."""
-    counted = votes.entities == centres[1]
-    offsets, known = predictor.known(centres, labels)
-    of_centre, of_answer = np.split(known, offsets[1:2])
-    own = of_centre[of_centre != centres[1]][: OWN if votes.alike[counted].any() else 0]
-    rows, cosines = predictor.context.texts.lookalikes(predictor.model.votes.lookalikes)(own)  # (a, k) each
-    found = sorted(zip(*np.nonzero(rows == centres[1]), strict=True), key=lambda place: -cosines[place])
-    like = [Voter(named(predictor.graph, int(own[place[0]])), float(cosines[place])) for place in found]
-    others = int((of_answer != centres[0]).sum()) if votes.usual[counted].any() else 0
-    return PrecedentsReason(*alone, like, others)
 
 
 def step(graph: KnowledgeGraph, label: int) -> Step:

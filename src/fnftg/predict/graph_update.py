@@ -16,15 +16,14 @@ import numpy as np
 import polars as pl
 
 from fnftg.arrays import AnyArray
+from fnftg.ego.context import GraphContext
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_folder
 from fnftg.kg.formats.delimited import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.store import write_array
-from fnftg.models.link_predictor import GraphContext
 from fnftg.predict import answer_cache
-from fnftg.predict.graph_delta import grown_answers
 from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
@@ -69,7 +68,7 @@ def update(
     store: Path | None = None,
     force: bool = False,
 ) -> Update:
-    """Writes the grown graph as a store, its answers into the run's folder, and makes it the graph that is asked."""
+    """Writes the extended graph as a store, its answers into the run's folder, and makes it the graph that is asked."""
     if predictor.folder is None or predictor.graph.path is None:
         raise FnftgError(
             f"{predictor.run} cannot be updated: it must be the folder of a run, with its graph in a store."
@@ -84,7 +83,7 @@ def update(
     embedded, index = 0, None
     if not folder.is_dir():
         with new_folder(folder) as partial:
-            embedded, index = write_grown(partial, predictor, written, new)
+            embedded, index = write_extended(partial, predictor, written, new)
     answer_cache.set_current_graph(predictor.run, written.path)
     _remove_replaced(predictor, written.path)
     counts = (
@@ -103,10 +102,10 @@ def _remove_replaced(predictor: Predictor, current: Path) -> None:
             shutil.rmtree(store, ignore_errors=True)
 
 
-def write_grown(
+def write_extended(
     folder: Path, predictor: Predictor, graph: KnowledgeGraph, triples: Triples
 ) -> tuple[int, NearestIndex | None]:
-    """The answers for a grown graph from those of the old one; returns how many entities were embedded."""
+    """The answers for an extended graph from those of the old one; returns how many entities were embedded."""
     texts = predictor.context.texts.extended(graph, predictor.model.tt.encoder)
     entities, relations = len(graph.entities), len(graph.relations)
     neighbours = predictor.context.neighbours.extended(triples, entities, relations)
@@ -115,7 +114,7 @@ def write_grown(
     write_rows(
         folder / answer_cache.TABLE, entities, vectors.shape[1], _patched(predictor.table, entities, changed, vectors)
     )
-    known = grown_answers(predictor.known, triples, entities, relations)
+    known = predictor.known.extended(triples, entities, relations)
     answer_cache.write_rest(folder, graph, neighbours, known)
     if texts.features is not None:
         _write_features(folder, texts.features, entities + 2 * relations)

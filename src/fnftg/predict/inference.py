@@ -9,44 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 
-from fnftg.arrays import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from fnftg.arrays import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array, IntArray
+from fnftg.ego.context import ExtendedContext, VisibleGraph, relation_fingerprints
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.votes import Votes
-from fnftg.kg.graph import first_words
-from fnftg.predict.graph_delta import ExtendedAnswers, new_triples
-from fnftg.predict.local_subgraph import EdgeList, Surroundings, changed_centres, edges_of, grown_parallels, joined
+from fnftg.evidence.table import EvidenceTable
+from fnftg.models.evidence_model import EvidenceModel, evidence_of
 from fnftg.predict.questions import Answer, ResolvedQuery
+from fnftg.predict.state import PredictorState
 from fnftg.ranking.calibration import margins, rivals
-from fnftg.ranking.evidence_scores import Extras, merged
+from fnftg.ranking.evidence_scores import EvidenceScores, merged
 from fnftg.ranking.search import pair_scores
-from fnftg.text.nearest_texts import TextKNN
 from fnftg.text.transformer import GraphTexts
-
-if TYPE_CHECKING:
-    from fnftg.predict.predictor import Predictor
 
 ROUND = 512  # questions answered at a time
 Search = Callable[[Float32Array, Int64Array, Int64Array, int], tuple[Float32Array, Int64Array]]
 
 
 @dataclass(frozen=True)
-class QueryBatch:
-    """Questions and one view for the texts of all that they add; each has its own numbers for what is new to it."""
+class RequestBatch:
+    """Requests and one view for the texts of all that they add; each has its own numbers for what is new to it."""
 
-    predictor: Predictor
+    predictor: PredictorState
     asked: Sequence[ResolvedQuery]
     texts: GraphTexts
-    first_entity: Int64Array  # (q,): how many new entities come before those of each question
+    first_entity: Int64Array  # (q,): how many new entities come before those of each request
     first_relation: Int64Array  # (q,)
 
     @classmethod
-    def of(cls, predictor: Predictor, asked: Sequence[ResolvedQuery]) -> QueryBatch:
+    def of(cls, predictor: PredictorState, asked: Sequence[ResolvedQuery]) -> RequestBatch:
         entities = [entity.text for one in asked for entity in one.delta.entities]
         relations = [relation.text for one in asked for relation in one.delta.relations]
         texts = predictor.context.texts
@@ -60,110 +55,95 @@ class QueryBatch:
         first = np.cumsum(counts, axis=0) - counts
         return cls(predictor, asked, texts, first[:, 0], first[:, 1])
 
-    def relations_of(self, question: int) -> int:
-        """R as the question sees it."""
-        return len(self.predictor.graph.relations) + len(self.asked[question].delta.relations)
+    @cached_property
+    def contexts(self) -> list[VisibleGraph]:
+        """What each request looks at: the graph, or the graph with what it adds."""
+        return [
+            self.context(request) if one.delta else self.predictor.context for request, one in enumerate(self.asked)
+        ]
 
-    def surroundings(self, question: int, centre: int) -> tuple[Int64Array, Surroundings]:
-        """The centres that the question's edges change, and a graph around them and the question's own centre."""
-        base, ego = self.predictor.context.neighbours, self.predictor.model.ego
-        (added, relations), more = self.added_edges(question), len(self.asked[question].delta.entities)
-        changed = changed_centres(base, added, len(base) + more, relations, ego)
-        return changed, Surroundings.of(base, added, relations, np.append(changed, centre), ego)
+    def context(self, request: int) -> ExtendedContext:
+        delta, graph = self.asked[request].delta, self.predictor.graph
+        new = len(graph.entities) + np.arange(len(delta.entities))
+        relations = len(graph.relations) + self.first_relation[request] + np.arange(len(delta.relations))
 
-    def added_edges(self, question: int) -> tuple[EdgeList, int]:
-        """Those of the question, and R as it sees it."""
-        triples, relations = np.array(self.asked[question].delta.triples, np.int64), self.relations_of(question)
-        return edges_of(triples, relations, self.predictor.context.neighbours.directions), relations
+        def features() -> Float32Array:
+            assert self.texts.features is not None
+            return self.texts.features.take(self.entities(new, request).astype(np.int64))
 
-    def entities(self, rows: AnyArray, question: int) -> Int32Array:
-        """A question's rows of entities as rows of the common view."""
+        return ExtendedContext(
+            self.predictor.context,
+            np.array(delta.triples, np.int32).reshape(-1, 3),
+            [entity.text for entity in delta.entities],
+            features,
+            relation_fingerprints(self.texts, relations),
+        )
+
+    def relations_of(self, request: int) -> int:
+        """R as the request sees it."""
+        return len(self.predictor.graph.relations) + len(self.asked[request].delta.relations)
+
+    def changed(self, request: int) -> Int64Array:
+        """The entities whose ego-graphs the request changes."""
+        context = self.contexts[request]
+        if not isinstance(context, ExtendedContext):
+            return np.zeros(0, np.int64)
+        return context.changed_centres(self.predictor.model.ego)
+
+    def entities(self, rows: IntArray, request: int) -> Int32Array:
+        """A request's rows of entities as rows of the common view."""
         own = rows >= len(self.predictor.graph.entities)
-        return np.asarray(rows + own * self.first_entity[question], np.int32)
+        return np.asarray(rows + own * self.first_entity[request], np.int32)
 
-    def labels(self, labels: AnyArray, question: int) -> Int32Array:
-        count = self.relations_of(question)
+    def labels(self, labels: IntArray, request: int) -> Int32Array:
+        """A request's labels as labels of the common view."""
+        count = self.relations_of(request)
         relation, inverse = labels % count, labels >= count
-        relation = relation + (relation >= len(self.predictor.graph.relations)) * self.first_relation[question]
+        relation = relation + (relation >= len(self.predictor.graph.relations)) * self.first_relation[request]
         return np.asarray(relation + inverse * self.texts.relations, np.int32)
 
-    def common(self, egos: EgoGraphs, question: int) -> EgoGraphs:
-        second = egos.second_labels
-        if second is not None:
-            second = np.where(second < 0, second, self.labels(np.maximum(second, 0), question)).astype(np.int32)
-        neighbours, labels = self.entities(egos.neighbours, question), self.labels(egos.labels, question)
-        return EgoGraphs(egos.offsets, neighbours, labels, second)
+    def ego_graphs(self, request: int, centres: IntArray) -> EgoGraphs:
+        """In the numbers of the common view."""
+        egos = self.contexts[request].ego_graphs(self.predictor.model.ego, centres.astype(np.int32))
+        return EgoGraphs(egos.offsets, self.entities(egos.neighbours, request), self.labels(egos.labels, request))
 
-    def ego_graphs(self, question: int, centres: Int64Array, around: Surroundings) -> EgoGraphs:
-        return self.common(around.ego_graphs(self.predictor.model.ego, self.texts, centres), question)
-
-    def embedded(self, centres: list[Any], egos: list[EgoGraphs], labels: list[Any] | None) -> Float32Array:
-        """Vectors of candidates, or points of queries where there are labels: (n, d)."""
+    def embedded(self, centres: list[AnyArray], egos: list[EgoGraphs], labels: Int32Array | None) -> Float32Array:
+        """Embeddings of candidates, or of queries where there are labels: (n, d)."""
         model = self.predictor.model
         if not centres:
             return np.empty((0, model.width), np.float32)
-        own = None if labels is None else np.concatenate(labels)
         with torch.inference_mode():
-            found = model(self.texts, np.concatenate(centres), joined(egos), own, labels is None)
+            found = model(self.texts, np.concatenate(centres), combined(egos), labels, labels is None)
         vectors: Float32Array = found[0 if labels is None else 1].float().cpu().numpy()
         return vectors
 
-    def extras(
-        self, queries: Sequence[tuple[int, Int64Array, Int64Array, Surroundings | None]], labels: AnyArray
-    ) -> Extras:
-        """What votes add to the scores of queries, given as questions with centres and labels in their own numbers and
-        the graph around them, if it is another; the same labels (q,) in those of the common view."""
+    def evidence(self, queries: Sequence[tuple[int, IntArray, IntArray]], labels: Int32Array) -> EvidenceScores:
+        """What evidence adds to the scores of queries, given as requests with centres and labels in their own numbers;
+        the same labels (q,) in those of the common view."""
         model = self.predictor.model
-        if not model.votes.counted:
-            return Extras.nothing(len(labels))
-        return Extras.of(model, self.texts, labels, Votes.joined([self.votes(*part) for part in queries]))
-
-    def votes(self, question: int, centres: Int64Array, labels: Int64Array, around: Surroundings | None) -> Votes:
-        """What speaks for answers of the queries (q,), all in the numbers of the question."""
-        predictor, delta = self.predictor, self.asked[question].delta
-        context, config = predictor.context, predictor.model.votes
-        asked = centres.astype(np.int32), labels.astype(np.int32)
-        if around is None:
-            votes = context.votes(config, *asked)
-            assert votes is not None
-            return votes
-        votes, answers = Votes.none(len(centres)), ExtendedAnswers.of(predictor.known, delta)
-        unknown = new_triples(predictor.known, delta)
-        if config.lookalikes:
-            lookalikes = self.lookalikes(config.lookalikes_at_evaluation, question)
-            votes = Votes.of(lookalikes, answers, *asked, config.answers)
-        if context.parallels is not None:
-            counted = grown_parallels(context.parallels, context.neighbours, *self.added_edges(question))
-            votes = votes.beside("kinship", *around.parallels(counted, *asked, config.answers))
-        if context.naming is not None:
-            mentions, texts = context.naming.mentions, [entity.text for entity in delta.entities]
-            if texts:
-                mentions = mentions.extended(texts, first_words(pl.Series(texts)))
-            naming = context.naming.grown(mentions, unknown, self.relations_of(question))
-            votes = votes.beside("mentioned", *naming(answers, *asked))
-        if context.precedents is not None and self.unmet[self.labels(labels, question)].any():
-            every = self.labels(np.arange(2 * self.relations_of(question)), question)
-            precedents = context.precedents.grown(unknown, self.unmet[every])
-            lookalikes = self.lookalikes(config.lookalikes, question)
-            votes = precedents.beside(votes, lookalikes, answers, *asked, None, config.answers)
-        return votes
-
-    @cached_property
-    def unmet(self) -> BoolArray:
-        """Which labels of the common view were never trained on."""
-        return self.predictor.model.unmet(self.texts)
-
-    def lookalikes(self, k: int, question: int) -> TextKNN:
-        """In the numbers of the question, what is new to it among them."""
-        found, more = self.predictor.context.texts.lookalikes(k), len(self.asked[question].delta.entities)
-        if not more:
-            return found
-        assert self.texts.features is not None
-        new = self.entities(len(self.predictor.graph.entities) + np.arange(more), question)
-        return found.extended(self.texts.features.take(new.astype(np.int64)))
+        evidence = evidence_of(model)
+        if evidence is None:
+            return EvidenceScores.nothing(len(labels))
+        assert isinstance(model, EvidenceModel)
+        tables = [
+            evidence.table(self.contexts[request], centres.astype(np.int32), own_labels.astype(np.int32))
+            for request, centres, own_labels in queries
+        ]
+        return EvidenceScores.of(model, self.texts, labels, EvidenceTable.combined(tables))
 
 
-def answered(predictor: Predictor, asked: Sequence[ResolvedQuery], k: int, known: bool) -> list[list[Answer]]:
+def combined(parts: list[EgoGraphs]) -> EgoGraphs:
+    """Several batches of ego-graphs as one."""
+    starts = np.cumsum([0, *(len(part.neighbours) for part in parts)])
+    offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts[:-1], strict=True))])
+    return EgoGraphs(
+        offsets.astype(np.int64),
+        np.concatenate([part.neighbours for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+    )
+
+
+def answered(predictor: PredictorState, asked: Sequence[ResolvedQuery], k: int, known: bool) -> list[list[Answer]]:
     """The k best answers to each question, known links left out or kept and marked; nothing is its own answer."""
     answers: dict[int, list[Answer]] = {}
     for_entities = [place for place, one in enumerate(asked) if one.relation >= 0]
@@ -176,44 +156,39 @@ def answered(predictor: Predictor, asked: Sequence[ResolvedQuery], k: int, known
     return [answers[place] for place in range(len(asked))]
 
 
-def entity_answers(predictor: Predictor, asked: Sequence[ResolvedQuery], k: int, known: bool) -> list[list[Answer]]:
-    batch, entities = QueryBatch.of(predictor, asked), len(predictor.graph.entities)
+def entity_answers(
+    predictor: PredictorState, asked: Sequence[ResolvedQuery], k: int, known: bool
+) -> list[list[Answer]]:
+    batch, entities = RequestBatch.of(predictor, asked), len(predictor.graph.entities)
     centres = np.array([one.head if one.tail < 0 else one.tail for one in asked], np.int64)
     inverse = np.array([one.tail >= 0 for one in asked])
     labels = np.array(
         [one.relation + i * batch.relations_of(q) for q, (one, i) in enumerate(zip(asked, inverse, strict=True))]
     )
-    plain = [question for question, one in enumerate(asked) if not one.delta]
-    own = [question for question, one in enumerate(asked) if one.delta]
-    query_egos, changed_egos, changed_rows = [], [], []
-    groups: list[tuple[int, Int64Array, Int64Array, Surroundings | None]] = []
-    if plain:
-        egos = predictor.context.ego_graphs(predictor.model.ego, centres[plain].astype(np.int32), None)
-        query_egos.append(batch.common(egos, plain[0]))
-        groups.append((plain[0], centres[plain], labels[plain], None))
-    for question in own:
-        changed, around = batch.surroundings(question, int(centres[question]))
-        query_egos.append(batch.ego_graphs(question, centres[[question]], around))
-        changed_egos.append(batch.ego_graphs(question, changed, around))
-        changed_rows.append(changed)
-        groups.append((question, centres[[question]], labels[[question]], around))
+    plain = [request for request, one in enumerate(asked) if not one.delta]
+    own = [request for request, one in enumerate(asked) if one.delta]
+    groups = [(request, [request]) for request in own]
+    if plain:  # all of them look at the same graph
+        groups.insert(0, (plain[0], plain))
+    query_egos = [batch.ego_graphs(request, centres[members]) for request, members in groups]
+    changed_rows = [batch.changed(request) for request in own]
+    changed_egos = [batch.ego_graphs(request, rows) for request, rows in zip(own, changed_rows, strict=True)]
     order = [*plain, *own]
+    view_labels = np.concatenate([batch.labels(labels[[request]], request) for request in order])
+    view_centres = [batch.entities(centres[[request]], request) for request in order]
     query_embeddings = np.empty((len(asked), predictor.model.width), np.float32)
-    view_labels = np.concatenate([batch.labels(labels[[question]], question) for question in order])
-    query_embeddings[order] = batch.embedded(
-        [batch.entities(centres[[question]], question) for question in order], query_egos, [view_labels]
-    )
+    query_embeddings[order] = batch.embedded(view_centres, query_egos, view_labels)
     vectors = batch.embedded(
-        [batch.entities(rows, question) for rows, question in zip(changed_rows, own, strict=True)], changed_egos, None
+        [batch.entities(rows, request) for rows, request in zip(changed_rows, own, strict=True)], changed_egos, None
     )
     query = np.repeat(np.array(own, np.int64), [len(rows) for rows in changed_rows])
     rows = np.concatenate([np.zeros(0, np.int64), *changed_rows])
 
     size = entities + int(max((len(one.delta.entities) for one in asked), default=0))
     links = np.unique(known_links(predictor, asked, centres, inverse, size))
-    extras = batch.extras(groups, view_labels)
-    listed = np.array(order, np.int64)[extras.queries], extras.rows, extras.values
-    candidates = Candidates.of(predictor, query_embeddings, size, query, rows, vectors, *listed)
+    evidence = batch.evidence([(request, centres[some], labels[some]) for request, some in groups], view_labels)
+    listed = np.array(order, np.int64)[evidence.queries], evidence.rows, evidence.values
+    candidates = ScoredCandidates.of(predictor, query_embeddings, size, query, rows, vectors, *listed)
     itself = np.arange(len(asked)) * size + centres  # no answer, unless the graph says so
     left_out = np.setdiff1d(itself, links) if known else np.union1d(itself, links)
     scores, found = candidates.best(left_out, max(k, 2))  # two, so that the first has a rival
@@ -226,21 +201,20 @@ def entity_answers(predictor: Predictor, asked: Sequence[ResolvedQuery], k: int,
     ]
 
 
-def relation_answers(predictor: Predictor, one: ResolvedQuery, k: int, known: bool) -> list[Answer]:
+def relation_answers(predictor: PredictorState, one: ResolvedQuery, k: int, known: bool) -> list[Answer]:
     """All relations of two entities, by the score that the tail has as an answer to (head, relation, ?)."""
-    batch = QueryBatch.of(predictor, [one])
-    count = batch.relations_of(0)
-    changed, around = batch.surroundings(0, one.head)
+    batch = RequestBatch.of(predictor, [one])
+    count, changed = batch.relations_of(0), batch.changed(0)
     labels, centres = np.arange(count), np.full(count, one.head, np.int64)
-    egos = batch.ego_graphs(0, centres, around)
-    query_embeddings = batch.embedded([batch.entities(centres, 0)], [egos], [batch.labels(labels, 0)])
+    view_labels = batch.labels(labels, 0)
+    query_embeddings = batch.embedded([batch.entities(centres, 0)], [batch.ego_graphs(0, centres)], view_labels)
     if one.tail in changed:
         tail = np.array([one.tail])
-        vectors = batch.embedded([batch.entities(tail, 0)], [batch.ego_graphs(0, tail, around)], None)
+        vectors = batch.embedded([batch.entities(tail, 0)], [batch.ego_graphs(0, tail)], None)
     else:
         vectors = np.array(predictor.table[[one.tail]])
     scores = pair_scores(predictor.model, query_embeddings, vectors, labels, np.zeros(count, np.int64))
-    scores += batch.extras([(0, centres, labels, around)], batch.labels(labels, 0)).added_to(np.full(count, one.tail))
+    scores += batch.evidence([(0, centres, labels)], view_labels).added_to(np.full(count, one.tail))
     marks = np.array([(one.head, relation, one.tail) in set(one.delta.triples) for relation in range(count)])
     if max(one.head, one.tail) < len(predictor.graph.entities):
         graph_relations = len(predictor.graph.relations)
@@ -251,37 +225,40 @@ def relation_answers(predictor: Predictor, one: ResolvedQuery, k: int, known: bo
     usable = ~np.isnan(scores) & (known | ~marks)
     order = np.lexsort((labels, -scores, ~usable))[: min(k, int(usable.sum()))]
     answer = np.full((len(order), 1), one.tail)
-    unknown = partial(best_tails, batch, changed, around, query_embeddings[order], order)
+    unknown = partial(best_tails, batch, changed, query_embeddings[order], order)
     probabilities = probable(batch, scores[order][:, None], answer, batch.labels(labels[order], 0), unknown)
     return as_answers(predictor, one, "relation", scores[order], order, marks[order], probabilities[:, 0])
 
 
 def best_tails(
-    batch: QueryBatch, changed: Int64Array, around: Surroundings, query_embeddings: Float32Array, relations: Int64Array
+    batch: RequestBatch,
+    changed: Int64Array,
+    query_embeddings: Float32Array,
+    relations: Int64Array,
 ) -> tuple[Float32Array, Int64Array]:
     """The two best tails that are not known of (head, relation, ?), of the head of the only question with some
     relations (q,) and their points: scores and rows, (q, 2) each."""
     predictor, one = batch.predictor, batch.asked[0]
     asked = [replace(one, relation=relation, tail=-1) for relation in relations.tolist()]
-    vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed, around)], None)
+    vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed)], None)
     query, which = (part.ravel() for part in np.indices((len(asked), len(changed))))
     size = len(predictor.graph.entities) + len(one.delta.entities)
     heads, inverse = np.full(len(asked), one.head, np.int64), np.zeros(len(asked), bool)
     links = known_links(predictor, asked, heads, inverse, size)
     left_out = np.union1d(links, np.arange(len(asked)) * size + heads)
-    extras = batch.extras([(0, heads, relations, around)], batch.labels(relations, 0))
-    listed = extras.queries, extras.rows, extras.values
-    return Candidates.of(predictor, query_embeddings, size, query, changed[which], vectors[which], *listed).best(
+    evidence = batch.evidence([(0, heads, relations)], batch.labels(relations, 0))
+    listed = evidence.queries, evidence.rows, evidence.values
+    return ScoredCandidates.of(predictor, query_embeddings, size, query, changed[which], vectors[which], *listed).best(
         left_out, 2
     )
 
 
 @dataclass(frozen=True)
-class Candidates:
+class ScoredCandidates:
     """The entities as candidates of points: those of the table, but some by scores of their own: new and changed ones,
-    and those that votes or parallels speak for."""
+    and those that evidence speaks for."""
 
-    predictor: Predictor
+    predictor: PredictorState
     query_embeddings: Float32Array  # (q, d)
     size: int  # above every row
     query: Int64Array  # (p,): whose candidate each of those with a score of its own is
@@ -291,25 +268,25 @@ class Candidates:
     @classmethod
     def of(
         cls,
-        predictor: Predictor,
+        predictor: PredictorState,
         query_embeddings: Float32Array,
         size: int,
         query: Int64Array,
         rows: Int64Array,
         vectors: Float32Array,
-        voted_query: Int64Array,
-        voted: Int64Array,
+        listed_query: Int64Array,
+        listed_rows: Int64Array,
         values: Float32Array,
-    ) -> Candidates:
+    ) -> ScoredCandidates:
         """With the vectors (p, d) of new and changed rows, in the order of their queries and then their own; and with
-        values that votes add to the scores of some rows (v,)."""
+        values that evidence adds to the scores of some rows (v,)."""
         scores = pair_scores(predictor.model, query_embeddings, vectors, query, np.arange(len(vectors)))
-        own, listed = query * size + rows, voted_query * size + voted
+        own, listed = query * size + rows, listed_query * size + listed_rows
         changed, place = np.isin(listed, own), np.searchsorted(own, listed)
         scores[place[changed]] += values[changed]
-        voted_query, voted, values = voted_query[~changed], voted[~changed], values[~changed]
-        raised = pair_scores(predictor.model, query_embeddings, predictor.table, voted_query, voted) + values
-        query, rows = np.concatenate([query, voted_query]), np.concatenate([rows, voted])
+        listed_query, listed_rows, values = listed_query[~changed], listed_rows[~changed], values[~changed]
+        raised = pair_scores(predictor.model, query_embeddings, predictor.table, listed_query, listed_rows) + values
+        query, rows = np.concatenate([query, listed_query]), np.concatenate([rows, listed_rows])
         return cls(predictor, query_embeddings, size, query, rows, np.concatenate([scores, raised]))
 
     def best(self, left_out: Int64Array, k: int) -> tuple[Float32Array, Int64Array]:
@@ -324,7 +301,7 @@ class Candidates:
 
 
 def known_links(
-    predictor: Predictor, asked: Sequence[ResolvedQuery], centres: Int64Array, inverse: BoolArray, size: int
+    predictor: PredictorState, asked: Sequence[ResolvedQuery], centres: Int64Array, inverse: BoolArray, size: int
 ) -> Int64Array:
     """Every known answer of every question, as question · size + row: those of the graph, and what questions add."""
     relations = np.array([one.relation for one in asked])
@@ -342,7 +319,7 @@ def known_links(
 
 
 def probable(
-    batch: QueryBatch,
+    batch: RequestBatch,
     scores: Float32Array,
     rows: Int64Array,
     labels: AnyArray,
@@ -362,7 +339,7 @@ def probable(
 
 
 def as_answers(
-    predictor: Predictor,
+    predictor: PredictorState,
     one: ResolvedQuery,
     kind: str,
     scores: Float32Array,

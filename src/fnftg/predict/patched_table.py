@@ -10,7 +10,7 @@ import numpy as np
 from fnftg.arrays import BoolArray, Float32Array, Int64Array, IntArray
 from fnftg.kernels.ranks import l1_pairs
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.ranking.evidence_scores import Extras
+from fnftg.ranking.evidence_scores import EvidenceScores
 from fnftg.ranking.rank_counts import Counts, filtered_counts
 from fnftg.ranking.search import pair_scores, top_answers
 
@@ -35,13 +35,13 @@ class PatchedTable:
         true: Float32Array,
         answer: int,
         taken: Int64Array,
-        extras: Extras,
+        evidence: EvidenceScores,
         memory: int,
     ) -> Counts:
         """As `counts_with` among all candidates, of variants of one query: all have its answer, the rows that are taken
-        and left out, and the extras."""
+        and left out, and the evidence."""
         queries = len(query_embeddings)
-        added, rows, values = float(extras.added_to(np.array([answer]))[0]), *self._raised(extras, taken)
+        added, rows, values = float(evidence.added_to(np.array([answer]))[0]), *self._raised(evidence, taken)
         found = [
             filtered_counts(
                 model,
@@ -61,19 +61,21 @@ class PatchedTable:
         equal = sum(one.equal for one in found) + (scores == asked).sum(1)
         return Counts(np.asarray(better), np.asarray(equal), found[0].scores)
 
-    def best(self, model: LinkPredictor, point: Float32Array, taken: Int64Array, extras: Extras) -> Float32Array:
+    def best(
+        self, model: LinkPredictor, point: Float32Array, taken: Int64Array, evidence: EvidenceScores
+    ) -> Float32Array:
         """The best score of one point (1, d) without the rows taken: (1, 1), −∞ where nobody is left."""
-        rows, values = self._raised(extras, taken)
+        rows, values = self._raised(evidence, taken)
         parts = self._without(np.union1d(taken, rows))
         scores = [top_answers(model, point, table, np.array([0, len(out)]), out, 1)[0] for table, out in parts]
         raised = (self._scores(model, point, rows) + values).max(axis=1, keepdims=True, initial=-np.inf)
         best: Float32Array = np.maximum.reduce([*scores, raised])
         return best
 
-    def _raised(self, extras: Extras, taken: Int64Array) -> tuple[Int64Array, Float32Array]:
-        """Rows and values of the only query's extras (v,), without those that are taken."""
-        spared = ~np.isin(extras.rows, taken)
-        return extras.rows[spared], extras.values[spared]
+    def _raised(self, evidence: EvidenceScores, taken: Int64Array) -> tuple[Int64Array, Float32Array]:
+        """Rows and values of the only query's evidence (v,), without those that are taken."""
+        spared = ~np.isin(evidence.rows, taken)
+        return evidence.rows[spared], evidence.values[spared]
 
     def _scores(self, model: LinkPredictor, query_embeddings: Float32Array, rows: Int64Array) -> Float32Array:
         """Of points (q, d) with the vectors of rows (v,): (q, v)."""

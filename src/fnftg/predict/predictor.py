@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
-from fnftg.arrays import Float32Array, Int32Array, Int64Array
-from fnftg.ego.known_answers import KnownAnswers
+from fnftg.arrays import Float32Array, Int32Array
+from fnftg.ego.context import GraphContext, changed_centres
+from fnftg.ego.known_answers import KnownAnswers, new_triples
+from fnftg.ego.local_subgraph import EdgeList
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.opening import open_graph
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained
 from fnftg.predict import answer_cache
 from fnftg.predict.entity_linking import resolved, resolved_delta, resolved_triple
 from fnftg.predict.explanation import Explanation, explain
-from fnftg.predict.graph_delta import grown_answers, grown_graph
-from fnftg.predict.index import HNSW, MEASURED, NearestIndex
+from fnftg.predict.graph_delta import extended_graph
+from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.inference import answered
-from fnftg.predict.local_subgraph import changed_centres, edges_of
 from fnftg.predict.name_index import NameIndex
 from fnftg.predict.patched_table import PatchedTable
 from fnftg.predict.questions import (
@@ -38,29 +37,14 @@ from fnftg.predict.questions import (
     RelationName,
     checked_k,
 )
+from fnftg.predict.state import PredictorState
 from fnftg.predict.vectors import entity_vectors
-from fnftg.ranking.calibration import Calibration
 from fnftg.ranking.calibration import load as load_calibration
-from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import RunFolder
-from fnftg.ranking.search import top_answers
 
 
-@dataclass(frozen=True, eq=False)
-class Predictor:
-    """Everything known is visible, nothing is hidden, and every entity of the graph is a candidate."""
-
-    run: Path
-    model: LinkPredictor
-    graph: KnowledgeGraph  # maybe a view
-    context: GraphContext  # the texts, and the edges of all splits
-    known: KnownAnswers
-    table: Float32Array  # (N, d): the candidates' vectors
-    calibration: Calibration | None
-    entity_names: NameIndex
-    relation_names: NameIndex
-    folder: Path | None = None  # where all of this is kept
-    index: NearestIndex | None = None  # searched instead of the table, if given
+class Predictor(PredictorState):
+    """A trained model and a graph, ready to be asked. Made by `load`."""
 
     def tails(self, head: EntityName, relation: RelationName, k: int = 10, known: bool = False) -> list[Answer]:
         """The k likeliest tails; links that are known are left out, unless they are to be kept and marked."""
@@ -99,14 +83,6 @@ class Predictor:
         asked = [resolved_triple(one, None, None, self.entity_names, self.relation_names) for one in entities]
         return entity_vectors(self, asked)
 
-    def search(
-        self, query_embeddings: Float32Array, offsets: Int64Array, left_out: Int64Array, k: int
-    ) -> tuple[Float32Array, Int64Array]:
-        """The k best candidates of each point (q, d) in the table, without the rows left_out[offsets[i] : …]."""
-        if self.index is not None:
-            return self.index.search(self.model, self.table, query_embeddings, offsets, left_out, k)
-        return top_answers(self.model, query_embeddings, self.table, offsets, left_out, k)
-
     def indexed(self) -> Predictor:
         """The same with an index in place of exact search: the one in the folder, or one that is built now."""
         place = None if self.folder is None else self.folder / HNSW
@@ -116,17 +92,6 @@ class Predictor:
         if place is not None and os.access(place.parent, os.W_OK):
             index.save(place, force=True)
         return replace(self, index=index)
-
-    @torch.inference_mode()
-    def sample_query_embeddings(self, count: int = MEASURED) -> Float32Array:
-        """Points of questions like those that the graph answers, always the same ones: (count, d)."""
-        triples = self.graph.all_triples()
-        chosen = np.random.default_rng(0).integers(0, max(len(triples), 1), count if len(triples) else 0)
-        queries = Queries.of(triples[chosen[: len(chosen) // 2]], len(self.graph.relations))
-        egos = self.context.ego_graphs(self.model.ego, queries.centres, None)
-        _, query_embeddings = self.model(self.context.texts, queries.centres, egos, queries.labels, False)
-        found: Float32Array = query_embeddings.float().cpu().numpy()
-        return found
 
     def add(
         self,
@@ -148,19 +113,23 @@ class Predictor:
         """A predictor of the graph with more in it, but for its table; and the table that would fit."""
         if not delta:
             return self, PatchedTable(self.table, np.zeros(0, np.int64), self.table[:0])
-        graph = grown_graph(self.graph, delta)
+        graph = extended_graph(self.graph, delta)
         triples: Triples = np.array(delta.triples, np.int32).reshape(-1, 3)
-        texts = self.context.texts.extended(graph, self.model.tt.encoder)
-        neighbours = self.context.neighbours.extended(triples, len(graph.entities), len(graph.relations))
-        known = grown_answers(self.known, triples, len(graph.entities), len(graph.relations))
-        context = GraphContext.counted(self.model, texts, neighbours, known)
+        sizes = len(graph.entities), len(graph.relations)
+        context = GraphContext(
+            self.context.texts.extended(graph, self.model.tt.encoder),
+            self.context.neighbours.extended(triples, *sizes),
+            self.known.extended(triples, *sizes),
+            base=self.context,
+            added=new_triples(self.known, triples),
+            interactive=True,
+        )
         changed = changed_rows(self.context.neighbours, triples, graph, self.model)
         table = PatchedTable(self.table, changed.astype(np.int64), answer_cache.embedded(self.model, context, changed))
         view = replace(
             self,
             graph=graph,
             context=context,
-            known=known,
             calibration=None if self.calibration is None else self.calibration.bound(_ids(graph)),
             entity_names=NameIndex(graph.entities, "entity", base=self.entity_names),
             relation_names=NameIndex(graph.relations, "relation", base=self.relation_names),
@@ -169,17 +138,12 @@ class Predictor:
         )
         return view, table
 
-    @cached_property
-    def relation_ids(self) -> list[str]:
-        """In the order of their rows."""
-        return _ids(self.graph)
-
 
 def changed_rows(neighbours: Neighbours, triples: Triples, graph: KnowledgeGraph, model: LinkPredictor) -> Int32Array:
     """The entities to embed once a graph has grown by some triples: new ones, and those whose ego-graph changed."""
     relations = len(graph.relations)
-    added = edges_of(triples, relations, neighbours.directions)
-    return changed_centres(neighbours, added, len(graph.entities), relations, model.ego).astype(np.int32)
+    added = EdgeList.of(triples, relations, neighbours.directions)
+    return changed_centres(neighbours, added, len(graph.entities), model.ego).astype(np.int32)
 
 
 def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeGraph | None = None) -> Predictor:
@@ -196,8 +160,6 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
     kept = answer_cache.folder_of(folder.path, opened)
     entities, relations = len(opened.entities), len(opened.relations)
     texts = answer_cache.graph_texts(model, opened, kept)
-    if model.votes.lookalikes:
-        texts.recall_all(model.votes.most_lookalikes)
 
     def made() -> tuple[Neighbours, KnownAnswers, Float32Array]:
         triples = opened.all_triples()
@@ -206,7 +168,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         table = answer_cache.embedded(model, GraphContext(texts, neighbours), everyone)
         return neighbours, KnownAnswers.of(triples, entities, relations), table
 
-    if answer_cache.kept(kept, lambda partial: answer_cache.write_answers(partial, opened, *made())):
+    if answer_cache.get_or_create(kept, lambda partial: answer_cache.write_answers(partial, opened, *made())):
         assert kept is not None
         neighbours = Neighbours.open(kept / answer_cache.NEIGHBOURS)
         known = KnownAnswers(answer_cache.mapped(kept, answer_cache.KNOWN), entities, relations)
@@ -218,8 +180,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         folder.path,
         model,
         opened,
-        GraphContext.counted(model, texts, neighbours, known),
-        known,
+        GraphContext(texts, neighbours, known, interactive=True),
         table,
         None if calibration is None else calibration.bound(_ids(opened)),
         NameIndex(opened.entities, "entity", kept),

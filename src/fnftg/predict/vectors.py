@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fnftg.arrays import Float32Array
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.predict.inference import QueryBatch
+from fnftg.predict.inference import RequestBatch
 from fnftg.predict.questions import ResolvedQuery
-
-if TYPE_CHECKING:
-    from fnftg.predict.predictor import Predictor
+from fnftg.predict.state import PredictorState
 
 
-def entity_vectors(predictor: Predictor, asked: Sequence[ResolvedQuery]) -> Float32Array:
+def entity_vectors(predictor: PredictorState, asked: Sequence[ResolvedQuery]) -> Float32Array:
     """Of the head of each, (n, d): from the table, or embedded now with what it brings along."""
     vectors = np.empty((len(asked), predictor.model.width), np.float32)
     new = [place for place, one in enumerate(asked) if one.head >= len(predictor.graph.entities)]
     old = [place for place, one in enumerate(asked) if one.head < len(predictor.graph.entities)]
     vectors[old] = predictor.table[[asked[place].head for place in old]]
     if new:
-        batch = QueryBatch.of(predictor, [asked[place] for place in new])
+        batch = RequestBatch.of(predictor, [asked[place] for place in new])
         centres: list[Any] = []
         egos: list[EgoGraphs] = []
         for question, place in enumerate(new):
             centre = np.array([asked[place].head], np.int64)
-            _, around = batch.surroundings(question, asked[place].head)
-            egos.append(batch.ego_graphs(question, centre, around))
+            egos.append(batch.ego_graphs(question, centre))
             centres.append(batch.entities(centre, question))
         vectors[new] = batch.embedded(centres, egos, None)
     return vectors

@@ -16,9 +16,10 @@ import numpy as np
 from fnftg.arrays import Float32Array, Int32Array
 from fnftg.console import progress
 from fnftg.ego.config import EgoConfig
+from fnftg.ego.context import GraphContext
 from fnftg.ego.sampling import Hidden
 from fnftg.kg.graph import Triples
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.queries import Queries
 

@@ -12,12 +12,13 @@ import torch
 
 from fnftg.arrays import AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
 from fnftg.console import progress
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.embedding import candidate_table, triple_vectors
-from fnftg.ranking.evidence_scores import counts_with, vote_extras
+from fnftg.ranking.evidence_scores import counts_with, evidence_scores
 from fnftg.ranking.metrics import mean_ranks, metric_values, named
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
@@ -88,7 +89,7 @@ def rank_split(
     the candidates are and which answers are known does not depend on that choice."""
     started = time.perf_counter()
     triples = chosen_triples(graph, split, sample, relations)
-    context = GraphContext.of(model, texts, protocol.visible_triples(graph, split))
+    context = GraphContext.of(texts, protocol.visible_triples(graph, split), model.ego.directions)
     candidates = protocol.candidate_entities(graph, split)
     filter = answer_filter(model, graph, candidates)
     counts = rank_triples(
@@ -157,10 +158,10 @@ def rank_triples(
             query_embeddings, answer_embeddings = triple_vectors(model, context, part, hidden, memory // 8)
             queries = Queries.of(part, filter.known.relations)
             asked = queries.centres, queries.labels, hidden, queries.answers
-            extras = vote_extras(model, context, *asked).among(filter.row_of)
+            evidence = evidence_scores(model, context, *asked).among(filter.row_of)
             compared = (model, query_embeddings, answer_embeddings, filter.row_of[queries.answers], table)
             offsets, known = filter(queries)
-            counts = counts_with(extras, *compared, offsets, known, memory // 4)
+            counts = counts_with(evidence, *compared, offsets, known, memory // 4)
             refused = filter.no_self_answers[queries.labels] & (queries.centres == queries.answers)
             others = len(candidates) - np.diff(offsets)
             rounds.append(

@@ -1,19 +1,22 @@
-"""Scores with something added for a few listed candidates, ranked exactly at the cost of the plain ones.
+"""What evidence adds to the scores of a few candidates, ranked exactly at the cost of the embedding scores.
 
-The table is searched or counted without the listed rows, which are then scored one by one and take their places.
+The table is searched or counted without the listed candidates, which are then scored one by one and take their places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
 from fnftg.arrays import BoolArray, Float32Array, Int32Array, Int64Array
-from fnftg.ego.votes import Votes
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.ego.context import GraphContext
+from fnftg.evidence.table import EvidenceTable
+from fnftg.models.evidence_model import EvidenceModel, evidence_of
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.rank_counts import Counts, filtered_counts
 from fnftg.ranking.search import pair_scores
 from fnftg.text.transformer import GraphTexts
@@ -24,7 +27,7 @@ Search = Callable[
 
 
 @dataclass(frozen=True)
-class Extras:
+class EvidenceScores:
     """What is added to scores of query i: values[j] to that of the row rows[j], j from offsets[i] to offsets[i + 1]."""
 
     offsets: Int64Array  # (q + 1,)
@@ -32,21 +35,21 @@ class Extras:
     values: Float32Array  # (e,)
 
     @classmethod
-    def nothing(cls, queries: int) -> Extras:
+    def nothing(cls, queries: int) -> EvidenceScores:
         return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
 
     @classmethod
     @torch.inference_mode()
-    def of(cls, model: LinkPredictor, texts: GraphTexts, labels: Int32Array, votes: Votes) -> Extras:
-        """What votes add to scores of queries with these labels (q,); rows are those of the entities."""
-        values = model.added(texts, labels, votes).float().cpu().numpy()
-        return cls(votes.offsets, votes.entities.astype(np.int64), values)
+    def of(cls, model: EvidenceModel, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> EvidenceScores:
+        """What evidence adds to scores of queries with these labels (q,); rows are those of the entities."""
+        values = model.evidence_scores(texts, labels, table).float().cpu().numpy()
+        return cls(table.offsets, table.entities.astype(np.int64), values)
 
-    def among(self, row_of: Int64Array) -> Extras:
+    def among(self, row_of: Int64Array) -> EvidenceScores:
         """The same for a table of other rows: row_of (rows,) names the new ones, -1 for those that are not in it."""
         rows = row_of[self.rows]
         there = rows >= 0
-        return Extras(np.concatenate([[0], np.cumsum(there)])[self.offsets], rows[there], self.values[there])
+        return EvidenceScores(np.concatenate([[0], np.cumsum(there)])[self.offsets], rows[there], self.values[there])
 
     @property
     def queries(self) -> Int64Array:
@@ -68,22 +71,26 @@ class Extras:
         return ~np.isin(listed, taken), np.searchsorted(either, np.arange(len(offsets)) * size), either % size
 
 
-def vote_extras(
+def evidence_scores(
     model: LinkPredictor,
     context: GraphContext,
     centres: Int32Array,
     labels: Int32Array,
-    hidden: str = "target",
+    hidden: Literal["target", "pair"] = "target",
     targets: Int32Array | None = None,
-) -> Extras:
-    """What votes and all that stands beside them add to scores of the queries (q,), if the model counts any; hidden
-    are the targets (q,), if there are any."""
-    votes = context.votes(model.votes, centres, labels, hidden, targets)
-    return Extras.nothing(len(centres)) if votes is None else Extras.of(model, context.texts, labels, votes)
+) -> EvidenceScores:
+    """What evidence adds to the scores of the queries (q,), if the model uses any, while the targets (q,), if any, are
+    hidden."""
+    evidence = evidence_of(model)
+    if evidence is None:
+        return EvidenceScores.nothing(len(centres))
+    assert isinstance(model, EvidenceModel)
+    table = evidence.table(context, centres, labels, hidden, targets)
+    return EvidenceScores.of(model, context.texts, labels, table)
 
 
 def counts_with(
-    extras: Extras,
+    evidence: EvidenceScores,
     model: LinkPredictor,
     query_embeddings: Float32Array,
     answer_embeddings: Float32Array,
@@ -93,13 +100,13 @@ def counts_with(
     known: Int64Array,
     memory: int,
 ) -> Counts:
-    """As `filtered_counts`, of scores with their extras; `true_rows` (q,) are among the known ones of each query."""
-    spared, outside, rows = extras.apart_from(offsets, known, len(table))
+    """As `filtered_counts`, of scores with their evidence; `true_rows` (q,) are among the known ones of each query."""
+    spared, outside, rows = evidence.apart_from(offsets, known, len(table))
     plain = filtered_counts(
-        model, query_embeddings, answer_embeddings, table, outside, rows, memory, added=extras.added_to(true_rows)
+        model, query_embeddings, answer_embeddings, table, outside, rows, memory, added=evidence.added_to(true_rows)
     )
-    query, row = extras.queries[spared], extras.rows[spared]
-    scores = pair_scores(model, query_embeddings, table, query, row) + extras.values[spared]
+    query, row = evidence.queries[spared], evidence.rows[spared]
+    scores = pair_scores(model, query_embeddings, table, query, row) + evidence.values[spared]
     true = plain.scores[query]
     better = plain.better + np.bincount(query[(scores > true) | np.isnan(true)], minlength=len(query_embeddings))
     equal = plain.equal + np.bincount(query[scores == true], minlength=len(query_embeddings))
@@ -107,7 +114,7 @@ def counts_with(
 
 
 def best_with(
-    extras: Extras,
+    evidence: EvidenceScores,
     model: LinkPredictor,
     query_embeddings: Float32Array,
     table: Float32Array,
@@ -115,12 +122,12 @@ def best_with(
     known: Int64Array,
     search: Search,
 ) -> tuple[Float32Array, Int64Array]:
-    """As `search` among the rows of the table that are not known, of scores with their extras: (q, k) each."""
-    spared, outside, rows = extras.apart_from(offsets, known, len(table))
+    """As `search` among the rows of the table that are not known, of scores with their evidence: (q, k) each."""
+    spared, outside, rows = evidence.apart_from(offsets, known, len(table))
     scores, found = search(outside, rows)
-    query, row = extras.queries[spared], extras.rows[spared]
+    query, row = evidence.queries[spared], evidence.rows[spared]
     return merged(
-        scores, found, query, pair_scores(model, query_embeddings, table, query, row) + extras.values[spared], row
+        scores, found, query, pair_scores(model, query_embeddings, table, query, row) + evidence.values[spared], row
     )
 
 

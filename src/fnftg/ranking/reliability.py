@@ -17,14 +17,15 @@ import torch
 
 from fnftg.arrays import AnyArray, BoolArray, Float32Array, Float64Array, Int32Array
 from fnftg.console import progress
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.files import sha256
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.calibration import FILE, Calibration, load, margins, rivals
 from fnftg.ranking.embedding import candidate_table, triple_vectors
 from fnftg.ranking.evaluation import MEMORY, ROUND, chosen_triples
-from fnftg.ranking.evidence_scores import best_with, vote_extras
+from fnftg.ranking.evidence_scores import best_with, evidence_scores
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Filter, Queries
@@ -60,7 +61,7 @@ def predictions(
     """As ranking sees the split: the true answer is scored with the target hidden, and joins the best of the others."""
     triples = chosen_triples(graph, split, sample, relations)
     entities, count = len(graph.entities), len(graph.relations)
-    context = GraphContext.of(model, texts, protocol.visible_triples(graph, split))
+    context = GraphContext.of(texts, protocol.visible_triples(graph, split), model.ego.directions)
     candidates = protocol.candidate_entities(graph, split)
     filter = Filter.of(KnownAnswers.of(graph.all_triples(), entities, count), candidates, no_self_answers=True)
     table = candidate_table(model.eval(), context, candidates, memory, Processes())
@@ -71,12 +72,12 @@ def predictions(
             query_embeddings, answer_embeddings = triple_vectors(model, context, part, protocol.hidden, memory // 8)
             queries = Queries.of(part, count)
             asked = queries.centres, queries.labels, protocol.hidden, queries.answers
-            extras = vote_extras(model, context, *asked).among(filter.row_of)
+            evidence = evidence_scores(model, context, *asked).among(filter.row_of)
             search = partial(top_answers, model, query_embeddings, table, k=k + 1, memory=memory // 4)
-            others, _ = best_with(extras, model, query_embeddings, table, *filter(queries), search)
+            others, _ = best_with(evidence, model, query_embeddings, table, *filter(queries), search)
             rows = np.arange(len(query_embeddings))
             true = pair_scores(model, query_embeddings, answer_embeddings, rows, rows)
-            true += extras.added_to(filter.row_of[queries.answers])
+            true += evidence.added_to(filter.row_of[queries.answers])
             rounds.append(with_answer(others, true, queries.labels))
             advance(len(part))
     return Predictions(

@@ -173,7 +173,10 @@ BEYOND: dict[str, Any] = {
         "text": {"dropout": 0.2},
         "score": "cosine",
         "graph": {"label_histogram": True},
-        "votes": {"lookalikes": 100, "answers": 100, "parallels": True, "mentions": True, "precedents": True},
+        "evidence": {
+            "sources": ["text_knn", "relation_cooccurrence", "mentions", "few_shot_prior"],
+            "num_candidates": 100,
+        },
         "allow_self_answers": False,
     },
     "training": {"epochs": 8, "max_steps": 1100, "learning_rate": 3e-3, "loss": {"temperature": 0.05}},
@@ -188,7 +191,7 @@ FOR_FB15K237: dict[str, Any] = {
         "text": {"dropout": 0.1},
         "graph": {"dropout": 0.2},
         "ego": {"num_neighbours": 30},
-        "votes": {"evaluation_lookalikes": 1000},
+        "evidence": {"evaluation_num_nearest": 1000},
     },
     "training": {"validate_every": 1},
 }

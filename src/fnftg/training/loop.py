@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 from fnftg.console import log
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.memory import keep_freed_memory
 from fnftg.models.configs import from_dict
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
 from fnftg.models.systems import system
 from fnftg.ranking.evaluation import split_metrics
@@ -45,10 +46,10 @@ from fnftg.text.transformer import GraphTexts
 from fnftg.training import restart
 from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
+from fnftg.training.evidence_fitting import can_fit_evidence, fit_evidence
 from fnftg.training.objective import Objective
 from fnftg.training.progress_bar import ProgressBar
 from fnftg.training.restart import Place
-from fnftg.training.weighing import can_be_weighed, weigh
 
 
 def train(
@@ -117,8 +118,8 @@ class Run:
             self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, cache)
         if self.first:
             self.fabric.barrier()
-        self.model.meet(self.texts, np.unique(graph.triples("train")[:, 1]))
-        self.context = GraphContext.of(self.model, self.texts, graph.triples("train"))
+        self.context = GraphContext.of(self.texts, graph.triples("train"), self.model.ego.directions)
+        self.model.register_seen(self.context, np.unique(graph.triples("train")[:, 1]))
         self.known = KnownAnswers.of(graph.triples("train"), len(graph.entities), len(graph.relations))
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
 
@@ -231,7 +232,6 @@ class Run:
             (*key, self.fabric.global_rank),
             self.model.queue_ids(),
         )
-        votes = self.context.votes(self.model.votes, batch.queries.centres, batch.queries.labels, training=True)
         torch.manual_seed(
             int(np.random.SeedSequence([*key, self.fabric.global_rank]).generate_state(1, np.uint64)[0] >> 1)
         )
@@ -239,7 +239,7 @@ class Run:
             group["lr"] = self.learning_rate()
         last_of_several = (index + 1) % training.accumulate == 0 or index + 1 == self.steps_an_epoch
         with self.fabric.no_backward_sync(self.wrapped, enabled=not last_of_several):
-            loss = self.wrapped(self.texts, batch, egos, negatives, votes)
+            loss = self.wrapped(self.context, batch, egos, negatives)
             value = float(self.fabric.all_reduce(loss.detach(), reduce_op="mean"))
             if not math.isfinite(value):
                 raise FnftgError(
@@ -292,9 +292,8 @@ class Run:
             best = from_pretrained(self.run)
             self.model.load_state_dict(best.state_dict())
             metrics = json.loads((self.run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
-            votes = self.model.votes
-            if votes.counted and votes.weighed and can_be_weighed(self.graph) and "votes" not in metrics:
-                metrics |= self.weigh()
+            if can_fit_evidence(self.model, self.graph) and "evidence" not in metrics:
+                metrics |= self.fit_evidence()
                 save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
             if len(self.graph.triples("test")) and "test" not in metrics:
                 metrics = {**metrics, "test": self.ranked("test"), "protocol": self.config.training.protocol}
@@ -303,12 +302,14 @@ class Run:
         self.fabric.barrier()
         return self.model.eval()
 
-    def weigh(self) -> dict[str, Any]:
-        """Fits the weights of votes on val; the metrics that change."""
+    def fit_evidence(self) -> dict[str, Any]:
+        """Fits the evidence weights on val; the metrics that change."""
         rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.detach().exp())
-        found = weigh(self.model, self.graph, self.texts, rules, scale)
-        log(f"votes weighed on val: MRR {found.before:.4f} → {found.after:.4f} on the half that was not fitted")
-        return {"votes": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}
+        found = fit_evidence(self.model, self.graph, self.texts, rules, scale)
+        log(
+            f"evidence weights fitted on val: MRR {found.before:.4f} → {found.after:.4f} on the half that was not fitted"
+        )
+        return {"evidence": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}
 
     def log(self, **values: float) -> None:
         if self.first:

@@ -7,11 +7,10 @@ import torch.distributed
 from torch import Tensor, nn
 
 from fnftg.arrays import BoolArray
+from fnftg.ego.context import GraphContext
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.votes import Votes
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import LossConfig, RankingLoss
-from fnftg.text.transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch
 
 
@@ -23,27 +22,27 @@ class Objective(nn.Module):
 
     def forward(
         self,
-        texts: GraphTexts,
+        context: GraphContext,
         batch: TrainingBatch,
         egos: EgoGraphs,
         negatives: BoolArray,
-        votes: Votes | None = None,
     ) -> Tensor:
         """The mean loss of the queries (2b,) of this process against the candidates (2B,) of all."""
-        candidates, query_embeddings = self.model(texts, batch.queries.centres, egos, batch.queries.labels, True)
+        candidates, query_embeddings = self.model(
+            context.texts, batch.queries.centres, egos, batch.queries.labels, True
+        )
         device = candidates.device
-        compared = ScoredBatch(
-            texts,
+        scored = ScoredBatch(
+            context,
             batch.queries.centres,
+            batch.queries.labels,
             query_embeddings,
             gathered(candidates),
             batch.candidate_ids,
             torch.from_numpy(batch.answers).to(device),
             torch.from_numpy(negatives).to(device),
-            batch.queries.labels,
-            votes,
         )
-        return self.model.loss(compared, self.loss)
+        return self.model.loss(scored, self.loss)
 
 
 def gathered(candidates: Tensor) -> Tensor:

@@ -105,46 +105,33 @@ def print_reasons(found: Any) -> None:
         if rows:
             title = f"{words}, {side.entity.name}: what its words add to the score"
             print_table(title, ["word", "adds", "rank without it"], rows)
-    if found.votes is not None and found.votes.voters:
-        rows = [(voter.entity.name, f"{voter.similarity:.3f}") for voter in found.votes.voters[:SHOWN]]
-        note = f"Together they add {found.votes.effect:+.4f}; without votes the rank is {found.votes.rank_without:,g}."
-        title = f"lookalikes of {found.query.entity.name} with the same answer"
-        print_table(title, ["lookalike", "similarity"], rows, note)
-    if found.parallels is not None and found.parallels.edges:
-        alone = f"{found.parallels.rank_without:,g}"
-        note = f"Together they add {found.parallels.effect:+.4f}; without parallels the rank is {alone}."
-        rows = [(steps_of([edge]),) for edge in found.parallels.edges]
-        print_table(f"what joins {found.query.entity.name} with the answer already", ["edge"], rows, note)
-    if said := mention_of(found):
-        alone = f"{found.mentions.rank_without:,g}"
-        print(f"{said}, which adds {found.mentions.effect:+.4f}; without mentions the rank is {alone}.\n")
-    if said := precedents_of(found):
-        alone = f"{found.precedents.rank_without:,g}"
-        print(f"{said}, which adds {found.precedents.effect:+.4f}; without precedents the rank is {alone}.\n")
+    for reason in spoken(found):
+        note = f"It adds {reason.effect:+.4f}; without this evidence the rank is {reason.rank_without:,g}."
+        if reason.sentence:
+            print(f"{reason.title}: {reason.sentence}. {note}\n")
+        if reason.items and not reason.sentence:
+            columns = [reason.title, *([reason.value_name] if reason.value_name else [])]
+            rows = [(item_words(item), *item_value(item)) for item in reason.items[:SHOWN]]
+            print_table(f"evidence: {reason.title}", columns, rows, note)
     if found.nearest:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
         print_table(f"the nearest training triples of {found.relation.name}", ["head", "tail", "distance"], rows, note)
 
 
-def mention_of(found: Any) -> str:
-    """Whose text names whom, of the two; empty if nobody is named."""
-    if found.mentions is None:
-        return ""
-    ends = found.query.entity.name, found.candidate.entity.name
-    named = [ends] * found.mentions.names + [ends[::-1]] * found.mentions.named
-    return " and ".join(f"{who}'s text names {whom}" for who, whom in named)
+def spoken(found: Any) -> list[Any]:
+    """The sources of evidence that speak for the answer."""
+    return [reason for reason in found.evidence if reason.sentence or reason.items]
 
 
-def precedents_of(found: Any) -> str:
-    """Which answers that there are the answer is like, and how many entities have it; empty if neither is so."""
-    if found.precedents is None:
-        return ""
-    names = ", ".join(other.entity.name for other in found.precedents.alike[:SHORT])
-    others = "1 other has" if found.precedents.others == 1 else f"{found.precedents.others:,} others have"
-    asked, answer = found.query.entity.name, found.candidate.entity.name
-    said = [f"{answer} looks like {names}, which {asked} has already"] * bool(names)
-    return " and ".join(said + [f"{others} the answer {answer}"] * bool(found.precedents.others))
+def item_words(item: Any) -> str:
+    """An item as its edge, its entity, or both."""
+    parts = [steps_of([item.relation])] * (item.relation is not None) + [item.entity.name] * (item.entity is not None)
+    return " ".join(parts)
+
+
+def item_value(item: Any) -> list[str]:
+    return [] if item.value is None else [f"{item.value:.3f}"]
 
 
 def print_short(found: Any) -> None:
@@ -157,22 +144,15 @@ def print_short(found: Any) -> None:
             best = sorted(effects, key=lambda one: -abs(one[1]))[:SHORT]
             if best:
                 lines.append((f"{words} {kind}", ", ".join(f"{word} ({effect:+.3g})" for word, effect in best)))
-    if found.votes is not None and found.votes.voters:
-        names = ", ".join(voter.entity.name for voter in found.votes.voters[:SHORT])
-        lines.append(("votes of lookalikes", f"{names} ({found.votes.effect:+.3g})"))
-    if found.parallels is not None and found.parallels.edges:
-        edges = ", ".join(steps_of([edge]) for edge in found.parallels.edges[:SHORT])
-        lines.append(("joined already by", f"{edges} ({found.parallels.effect:+.3g})"))
-    if said := mention_of(found):
-        lines.append(("in the texts", f"{said} ({found.mentions.effect:+.3g})"))
-    if said := precedents_of(found):
-        lines.append(("answered before", f"{said} ({found.precedents.effect:+.3g})"))
+    for reason in spoken(found):
+        words = reason.sentence or ", ".join(map(item_words, reason.items[:SHORT]))
+        lines.append((reason.source.replace("_", " "), f"{words} ({reason.effect:+.3g})"))
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("alike in training", ", ".join(near)))
     answer = found.tail if found.asked == "tail" else found.head
     print(f"Why {answer.name}? What adds most to its score, or takes most away:")
-    print("\n".join(f"  {title:21}{words}" for title, words in lines) + "\n")
+    print("\n".join(f"  {title:23}{words}" for title, words in lines) + "\n")
 
 
 def way_of(edge: Any) -> str:

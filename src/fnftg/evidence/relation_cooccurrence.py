@@ -1,38 +1,105 @@
-"""Parallels: what already joins an entity with a candidate, and how often such edges go with the relation asked for.
+"""Relation co-occurrence: the edges that connect query entity and candidate already, by how often they go with the query.
 
-A player who was drafted by a team may well play for it. That needs no vector, and nothing to be learned: how often two
-labels join the same two entities is counted, so it also speaks for relations that training never saw. Nothing is
-counted that touches the asked entity, nor is an edge with the label asked for: what is hidden cannot show.
+A player who was drafted by a team may well play for it. That is estimated from co-occurrence, how often two labels
+connect the same two entities, so it also speaks for relations that training never saw. Nothing is counted that touches
+the query entity, nor an edge with the label of the query, so what is hidden cannot show. Where a protocol hides every
+edge of a pair, this source is silent: no edge is left that could speak for the true answer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numba
 import numpy as np
 
-from fnftg.arrays import Float32Array, Int32Array, Int64Array
+from fnftg.arrays import BoolArray, Float32Array, Int32Array, Int64Array
+from fnftg.ego.context import GraphContext, VisibleGraph
+from fnftg.ego.local_subgraph import EdgeList
 from fnftg.ego.neighbours import Neighbours
+from fnftg.evidence.base import (
+    Candidates,
+    EvidenceSource,
+    Feature,
+    Finding,
+    Item,
+    QueryBatch,
+    Requirement,
+    log_mass,
+    log_share,
+)
 from fnftg.kernels.threads import in_parallel
 
 COST = 20  # of one edge, in operations
 
 
-@dataclass(frozen=True)
-class Parallels:
-    """How many pairs of entities two labels join both, and each alone."""
+class RelationCooccurrence(EvidenceSource):
+    name: ClassVar[str] = "relation_cooccurrence"
+    title: ClassVar[str] = "edges that connect the two already"
+    features: ClassVar[tuple[Feature, ...]] = (
+        Feature("cooccurrence", 3.0, 2.5),
+        Feature("cooccurrence_share", 0.0, 2.5),
+    )
+    requires: ClassVar[tuple[Requirement, ...]] = ("both directions",)
 
-    keys: Int64Array  # (p,): l · 2R + a for labels l and a that join at least one pair both, ascending
-    pairs: Int64Array  # (p,): how many they join
+    def count(self, context: VisibleGraph, unseen: BoolArray) -> CooccurrenceCounts:
+        assert isinstance(context, GraphContext)
+        return CooccurrenceCounts.of(context.neighbours)
+
+    def extend(self, counts: CooccurrenceCounts, context: VisibleGraph, unseen: BoolArray) -> CooccurrenceCounts:
+        """Only the pairs of entities that new edges connect are looked at again."""
+        assert context.base is not None
+        base, relations = context.base.neighbours, context.relations
+        added = EdgeList.of(context.added, relations, "both")
+        touched = np.unique(added.centres)
+        old = EdgeList.around(base, touched, relations)
+        before = old[
+            np.isin(old.centres * context.entities + old.others, added.centres * context.entities + added.others)
+        ]
+        rows = [
+            EdgeList(np.searchsorted(touched, edges.centres), edges.others, edges.labels).neighbours(
+                len(touched), relations
+            )
+            for edges in (before, before.combined(added))
+        ]
+        return counts.changed(*rows)
+
+    def candidates(self, counts: CooccurrenceCounts, context: VisibleGraph, queries: QueryBatch) -> Candidates:
+        if queries.hidden == "pair":
+            return Candidates.none(len(queries), len(self.features))
+        graph = context.subgraph(queries.centres)
+        offsets, found, mass = counts.cooccurring(
+            graph.neighbours, graph.inside(queries.centres), queries.labels, self.config.num_candidates
+        )
+        features = np.stack([log_mass(mass), log_share(mass, offsets)], axis=1)
+        return Candidates(offsets, graph.outside(found), features)
+
+    def explain(self, counts: CooccurrenceCounts, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding:
+        """The labels of these edges, but the one of the query."""
+        centre, label = int(query.centres[0]), int(query.labels[0])
+        graph = context.subgraph(query.centres)
+        row = int(graph.inside(query.centres)[0])
+        edges = slice(graph.neighbours.offsets[row], graph.neighbours.offsets[row + 1])
+        labels = graph.neighbours.labels[edges][graph.outside(graph.neighbours.entities[edges]) == answer]
+        return Finding(items=tuple(Item(label=int(other)) for other in labels if other != label and centre != answer))
+
+
+@dataclass(frozen=True)
+class CooccurrenceCounts:
+    """How many pairs of entities two labels connect both, and each alone."""
+
+    keys: Int64Array  # (p,): l · 2R + a for labels l and a that both connect at least one pair, ascending
+    pairs: Int64Array  # (p,): how many they connect
     frequencies: Int64Array  # (R,): how many triples each relation has
 
     @classmethod
-    def of(cls, neighbours: Neighbours) -> Parallels:
+    def of(cls, neighbours: Neighbours) -> CooccurrenceCounts:
         """In these neighbours, which have the edges of both directions."""
         return cls(*np.unique(label_pairs(neighbours), return_counts=True), neighbours.frequencies)
 
-    def changed(self, before: Neighbours, after: Neighbours) -> Parallels:
+    def changed(self, before: Neighbours, after: Neighbours) -> CooccurrenceCounts:
         """Once the pairs of entities in `before`, which were counted, have the edges in `after`, which may have more
         relations."""
         relations, more = len(self.frequencies), after.relations - len(self.frequencies)
@@ -45,30 +112,36 @@ class Parallels:
         pairs = np.zeros(len(keys), np.int64)
         np.add.at(pairs, place, np.concatenate(amounts))
         frequencies = np.pad(self.frequencies, (0, more)) + after.frequencies - before.frequencies
-        return Parallels(keys[pairs > 0], pairs[pairs > 0], frequencies)
+        return CooccurrenceCounts(keys[pairs > 0], pairs[pairs > 0], frequencies)
 
-    def __call__(
-        self, around: Neighbours, centres: Int32Array, labels: Int32Array, limit: int
-    ) -> tuple[Int64Array, Int32Array, Float32Array]:
-        """Of the queries (centre, label, ·), (q,), up to `limit` neighbours each with their kinship, the most first.
-
-        Kinship with a neighbour is the sum of N(l, a) / √(N(l) N(a)) over the labels a, other than the label l asked
-        for, that lead to it; N counts the pairs of entities that labels join, none with the centre, and N(l) one more.
-        """
-        found = np.empty((len(centres), limit), np.int32)
-        kinship = np.empty((len(centres), limit), np.float32)
-        counts = np.empty(len(centres), np.int64)
+    @cached_property
+    def by_label(self) -> tuple[Int64Array, Int64Array]:
+        """The labels that co-occur with label l stand at offsets[l] to offsets[l + 1]: offsets (2R + 1,), labels (p,)."""
         size = 2 * len(self.frequencies)
         offsets = np.searchsorted(self.keys, size * np.arange(size + 1))
-        table = offsets, self.keys - size * np.repeat(np.arange(size), np.diff(offsets)), self.pairs, self.frequencies
+        return offsets, self.keys - size * np.repeat(np.arange(size), np.diff(offsets))
+
+    def cooccurring(
+        self, around: Neighbours, centres: Int32Array, labels: Int32Array, limit: int
+    ) -> tuple[Int64Array, Int32Array, Float32Array]:
+        """Of the queries (centre, label, ·), (q,), up to `limit` neighbours each with their mass, the greatest first.
+
+        The mass of a neighbour is the sum of N(l, a) / √(N(l) N(a)) over the labels a, other than the label l of the
+        query, that lead to it; N counts the pairs of entities that labels connect, none with the centre, and N(l) one
+        more.
+        """
+        found = np.empty((len(centres), limit), np.int32)
+        masses = np.empty((len(centres), limit), np.float32)
+        counts = np.empty(len(centres), np.int64)
+        table = *self.by_label, self.pairs, self.frequencies
         rows = around.offsets, around.entities, around.labels
 
         def some(start: int, stop: int) -> None:
-            find_parallels(*table, *rows, centres, labels, found, kinship, counts, start, stop)
+            find_cooccurring(*table, *rows, centres, labels, found, masses, counts, start, stop)
 
         in_parallel(some, len(centres), COST * (len(around.entities) // max(len(around), 1) + 1))
         there = np.arange(limit) < counts[:, None]
-        return np.concatenate([[0], np.cumsum(counts)]), found[there], kinship[there]
+        return np.concatenate([[0], np.cumsum(counts)]), found[there], masses[there]
 
 
 def label_pairs(neighbours: Neighbours) -> Int64Array:
@@ -97,9 +170,9 @@ def place_pairs(offsets: Int64Array, entities: Int32Array, labels: Int32Array, s
 
 
 @numba.njit(nogil=True, cache=True)
-def find_parallels(  # type: ignore[no-untyped-def]
+def find_cooccurring(  # type: ignore[no-untyped-def]
     table_offsets, table_labels, table_pairs, frequencies, offsets, entities, edge_labels,
-    centres, labels, found, kinship, counts, start, stop,
+    centres, labels, found, masses, counts, start, stop,
 ):  # fmt: skip
     relations = len(frequencies)
     size = 2 * relations
@@ -139,16 +212,16 @@ def find_parallels(  # type: ignore[no-untyped-def]
             if other == label or entities[edge] == centre or joined[other] <= 0:
                 continue
             of_other = frequencies[other % relations] - degrees[other % relations] + 1
-            kin = joined[other] / np.sqrt(of_label * of_other)
+            mass = joined[other] / np.sqrt(of_label * of_other)
             if count and neighbours[count - 1] == entities[edge]:
-                sums[count - 1] += kin
+                sums[count - 1] += mass
             else:
-                neighbours[count], sums[count] = entities[edge], kin
+                neighbours[count], sums[count] = entities[edge], mass
                 count += 1
         order = np.argsort(-sums[:count], kind="mergesort")[: found.shape[1]]  # of equal ones the lower row
         counts[query] = len(order)
         for place in range(len(order)):
-            found[query, place], kinship[query, place] = neighbours[order[place]], sums[order[place]]
+            found[query, place], masses[query, place] = neighbours[order[place]], sums[order[place]]
 
         for entry in range(table_offsets[label], table_offsets[label + 1]):
             joined[table_labels[entry]] = 0

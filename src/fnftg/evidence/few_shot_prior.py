@@ -1,0 +1,255 @@
+"""Few-shot prior, for relations that training never saw: how a relation is answered by the few edges that are visible.
+
+The embedding score knows little of such a relation. But what is similar to another answer of the query entity is likely
+to be an answer too, and so is what many other entities have. For relations of training neither is counted: beside what
+their scores know it is worth little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from fnftg.arrays import BoolArray, Float64Array, Int32Array, Int64Array, IntArray
+from fnftg.ego.context import GraphContext, VisibleGraph
+from fnftg.ego.known_answers import AnswerLookup
+from fnftg.ego.neighbours import Neighbours
+from fnftg.evidence.base import (
+    Candidates,
+    EvidenceSource,
+    Feature,
+    Finding,
+    Item,
+    QueryBatch,
+    Requirement,
+    log_mass,
+    query_of_each,
+)
+from fnftg.kernels.ranges import ranges
+from fnftg.text.nearest_texts import NO_NEIGHBOUR, TextKNN
+
+MAX_ANSWERS = 100  # answers of an entity whose nearest texts are looked up, the first by row
+BLOCK = 256  # queries that are looked up at a time
+NO_ENTITY = -1
+POWER = 4  # of the similarity: the weight of a near text
+Mass = tuple[Int64Array, Int32Array, Float64Array]  # query, entity and mass of candidates: (n,) each
+
+
+class FewShotPrior(EvidenceSource):
+    name: ClassVar[str] = "few_shot_prior"
+    title: ClassVar[str] = "earlier answers of a relation that is new to the model"
+    features: ClassVar[tuple[Feature, ...]] = (
+        Feature("answer_similarity", None, 2.5),
+        Feature("answer_frequency", None, 2.5),
+    )
+    requires: ClassVar[tuple[Requirement, ...]] = ("frozen text", "both directions")
+
+    def count(self, context: VisibleGraph, unseen: BoolArray) -> AnswerCounts:
+        assert isinstance(context, GraphContext)
+        return AnswerCounts.of(context.neighbours, unseen)
+
+    def extend(self, counts: AnswerCounts, context: VisibleGraph, unseen: BoolArray) -> AnswerCounts:
+        return counts.extended(context, unseen)
+
+    def candidates(self, counts: AnswerCounts, context: VisibleGraph, queries: QueryBatch) -> Candidates:
+        asked = np.flatnonzero(queries.unseen)
+        if not len(asked):
+            return Candidates.none(len(queries), len(self.features))
+        nearest, limit = context.nearest_texts(self.config.num_nearest), self.config.num_candidates
+        keys, masses = [], []  # query · N + entity, and the mass of both features
+        for start in range(0, len(asked), BLOCK):
+            some = asked[start : start + BLOCK]
+            targets = None if queries.targets is None else queries.targets[some]
+            own = QueryAnswers.of(context.known, queries.centres[some], queries.labels[some], targets)
+            found = answer_similarity(nearest, own, limit), counts.answer_frequency(own, queries.labels[some], limit)
+            for column, (query, entities, mass) in enumerate(found):
+                keys.append(some[query] * context.entities + entities)
+                masses.append(np.zeros((len(mass), 2)))
+                masses[-1][:, column] = mass
+        distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
+        mass = np.zeros((len(distinct), 2))
+        np.add.at(mass, place.reshape(-1), np.concatenate(masses))
+        offsets = np.searchsorted(distinct, np.arange(len(queries) + 1) * context.entities)
+        return Candidates(offsets, (distinct % context.entities).astype(np.int32), log_mass(mass.astype(np.float32)))
+
+    def explain(self, counts: AnswerCounts, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding | None:
+        """Which answers of the query entity the answer is similar to, and how many other entities have it. What was not
+        counted, as other candidates have more, is no reason."""
+        if not query.unseen[0]:
+            return None
+        found = self.candidates(counts, context, query)
+        similar, frequent = (
+            found.features[found.entities == answer].any(axis=0) if len(found.entities) else (False, False)
+        )
+        items: tuple[Item, ...] = ()
+        said = []
+        if similar:
+            own = context.known(query.centres, query.labels)[1]
+            own = own[own != answer][:MAX_ANSWERS]
+            rows, cosines = context.nearest_texts(self.config.num_nearest)(own)  # (a, k) each
+            places = sorted(zip(*np.nonzero(rows == answer), strict=True), key=lambda place: -cosines[place])
+            items = tuple(Item(int(own[place[0]]), value=float(cosines[place])) for place in places)
+            if items:
+                said.append("{answer} is similar to {items}, which {query} has already")
+        if frequent:
+            inverse = (query.labels + context.relations) % (2 * context.relations)
+            others = context.known(np.array([answer], np.int32), inverse.astype(np.int32))[1]
+            count = int((others != query.centres[0]).sum())
+            said.append(
+                ("1 other entity has" if count == 1 else f"{count:,} other entities have") + " the answer {answer}"
+            )
+        return Finding(" and ".join(said), items, "similarity")
+
+
+@dataclass(frozen=True)
+class AnswerCounts:
+    """How many entities each answer of an unseen label belongs to: label l at offsets[l] to offsets[l + 1].
+
+    The answers of the triples that a request adds stand apart, so that nothing is sorted again.
+    """
+
+    unseen: BoolArray  # (2R,): which labels these are
+    offsets: Int64Array  # (2R' + 1,), of the R' relations that were counted
+    entities: Int32Array  # (p,): the most frequent first; ties go to the lower row
+    counts: Int64Array  # (p,)
+    added_labels: Int64Array  # (a,): of the triples that a request adds, both ways round
+    added_answers: Int64Array  # (a,)
+    context: VisibleGraph | None = None  # in which added answers are counted
+
+    @classmethod
+    def of(cls, neighbours: Neighbours, unseen: BoolArray) -> AnswerCounts:
+        """In these neighbours, which have the edges of both directions."""
+        there = unseen[neighbours.labels]
+        labels, size = neighbours.labels[there].astype(np.int64), max(len(neighbours), 1)
+        keys, counts = np.unique(labels * size + neighbours.entities[there], return_counts=True)
+        label, entity = np.divmod(keys, size)
+        order = np.lexsort((entity, -counts, label))
+        offsets = np.searchsorted(label, np.arange(len(unseen) + 1))
+        nothing = np.zeros(0, np.int64)
+        return cls(unseen, offsets, entity[order].astype(np.int32), counts[order], nothing, nothing)
+
+    def extended(self, context: VisibleGraph, unseen: BoolArray) -> AnswerCounts:
+        """With the triples that a context adds, perhaps of more relations."""
+        heads, relation, tails = context.added.astype(np.int64).T
+        labels, answers = np.concatenate([relation, relation + context.relations]), np.concatenate([tails, heads])
+        there = unseen[labels]
+        return replace(self, unseen=unseen, added_labels=labels[there], added_answers=answers[there], context=context)
+
+    def old_labels(self, labels: IntArray) -> tuple[BoolArray, Int64Array]:
+        """Which labels (q,) were counted, and what they were called then; inverses stand behind new relations."""
+        relations, before = len(self.unseen) // 2, (len(self.offsets) - 1) // 2
+        old = labels % relations < before
+        return old, np.where(old, labels - (relations - before) * (labels >= relations), 0)
+
+    @cached_property
+    def triples(self) -> Int64Array:
+        """How many each label has: (2R,)."""
+        sums = np.concatenate([[0], np.cumsum(self.counts)])
+        old, before = self.old_labels(np.arange(len(self.unseen)))
+        counted = np.diff(sums[self.offsets])[before] * old if len(self.offsets) > 1 else np.zeros(len(old), np.int64)
+        return np.asarray(counted + np.bincount(self.added_labels, minlength=len(self.unseen)))
+
+    def answer_frequency(self, own: QueryAnswers, labels: Int32Array, limit: int) -> Mass:
+        """The most frequent answers of labels (q,): their share of the label's triples, of those without the centre
+        plus one."""
+        old, before = self.old_labels(labels)
+        own_answers, more = np.diff(own.offsets), np.bincount(self.added_labels, minlength=len(self.unseen))[labels]
+        starts = self.offsets[before]
+        # enough to know the best and what comes next, once own answers, the centre and the added are gone and the
+        # target has sunk
+        wanted = limit + own_answers + more + 3
+        counts = np.where(
+            old, np.minimum(self.offsets[np.minimum(before + 1, len(self.offsets) - 1)] - starts, wanted), 0
+        )
+        query, place = np.repeat(np.arange(len(labels)), counts), ranges(starts, counts)
+        entities, times = self.entities[place], self.counts[place]
+        if more.any():
+            query, entities, times = self.with_added(query, entities, times, labels)
+        is_own = own.have(query, entities)
+        times = times - is_own - (entities == own.hidden[query])
+        others = self.triples[labels] - own_answers - (own.hidden != NO_ENTITY)
+        return own.best(query, entities, times / (others + 1)[query], is_own, limit)
+
+    def with_added(
+        self, query: Int64Array, entities: Int32Array, times: Int64Array, labels: Int32Array
+    ) -> tuple[Int64Array, Int32Array, Int64Array]:
+        """With the answers of added triples, whose counts are those of the extended graph."""
+        assert self.context is not None
+        asked, which = np.nonzero(labels[:, None] == self.added_labels)
+        size = self.context.entities
+        keys = np.unique(asked * size + self.added_answers[which])
+        asked, answers = np.divmod(keys, size)
+        relations = self.context.relations
+        inverse = ((labels[asked] + relations) % (2 * relations)).astype(np.int32)
+        counted = np.diff(self.context.known(answers.astype(np.int32), inverse)[0])
+        other = ~np.isin(query * size + entities, keys)
+        return (
+            np.concatenate([query[other], asked]),
+            np.concatenate([entities[other], answers.astype(np.int32)]),
+            np.concatenate([times[other], counted]),
+        )
+
+
+def answer_similarity(nearest: TextKNN, own: QueryAnswers, limit: int) -> Mass:
+    """What is similar to the answers that the centres have: the mean of similarity⁴ over these."""
+    counts = np.minimum(np.diff(own.offsets), MAX_ANSWERS)
+    query, answers = np.repeat(np.arange(len(counts)), counts), own.answers[ranges(own.offsets[:-1], counts)]
+    rows, cosines = nearest(answers)  # (a, k) each
+    answer, place = np.nonzero(rows != NO_NEIGHBOUR)
+    keys, of_key = np.unique(query[answer] * own.size + rows[answer, place], return_inverse=True)
+    weights = np.maximum(cosines[answer, place].astype(np.float64), 0) ** POWER
+    itself = np.isin(keys, query * own.size + answers)  # no entity is a neighbour of itself
+    query, entities = np.divmod(keys, own.size)
+    mass = np.bincount(of_key, weights, len(keys)) / np.maximum(counts[query] - itself, 1)
+    return own.best(query, entities.astype(np.int32), mass, own.have(query, entities), limit)
+
+
+@dataclass(frozen=True)
+class QueryAnswers:
+    """The known answers of queries: those of query i at offsets[i] to offsets[i + 1], without its target.
+
+    Targets are hidden while they are asked for, and other known answers are no candidates then. Where there are no
+    targets, every known answer is a candidate too.
+    """
+
+    offsets: Int64Array  # (q + 1,)
+    answers: Int32Array  # (a,)
+    hidden: Int32Array  # (q,): the target, where a visible edge leads to it, or else NO_ENTITY
+    centres: Int32Array  # (q,)
+    size: int  # how many entities the graph has
+    listed: bool  # the known answers are candidates too
+
+    @classmethod
+    def of(
+        cls, known: AnswerLookup, centres: Int32Array, labels: Int32Array, targets: Int32Array | None
+    ) -> QueryAnswers:
+        offsets, answers = known(centres, labels)
+        asked = np.full(len(centres), NO_ENTITY, np.int32) if targets is None else targets
+        query = query_of_each(offsets)
+        other = answers != asked[query]
+        hidden = np.full(len(centres), NO_ENTITY, np.int32)
+        hidden[query[~other]] = answers[~other]
+        kept = np.concatenate([[0], np.cumsum(other)])[offsets]
+        return cls(kept, answers[other], hidden, centres, known.entities, targets is None)
+
+    def have(self, query: Int64Array, entities: IntArray) -> BoolArray:
+        """Whether entities (n,) are answers of these queries (n,)."""
+        of_answer = query_of_each(self.offsets)
+        return np.isin(query * self.size + entities, of_answer * self.size + self.answers)
+
+    def best(self, query: Int64Array, entities: Int32Array, mass: Float64Array, is_own: BoolArray, limit: int) -> Mass:
+        """The candidates (n,) of each query with the greatest mass: no more than `limit` that are no known answers.
+        Where there are more, those go that have the same mass as the next, whatever their rows."""
+        there = (mass > 0) & (entities != self.centres[query]) & (self.listed | ~is_own)
+        query, entities, mass, is_own = query[there], entities[there], mass[there], is_own[there]
+        order = np.lexsort((entities, -mass, query))
+        query, entities, mass, is_own = query[order], entities[order], mass[order], is_own[order]
+        before: Int64Array = np.cumsum(~is_own) - ~is_own  # how many new ones
+        next_ones = ~is_own & (before - before[np.searchsorted(query, query)] == limit)
+        least = np.zeros(len(self.centres))
+        least[query[next_ones]] = mass[next_ones]
+        heavy = mass > least[query]
+        return query[heavy], entities[heavy], mass[heavy]

@@ -1,0 +1,57 @@
+"""The weights of evidence: learned for the relations of training, written down for all others.
+
+A relation's text shifts the weights that all relations share. This shift is learned from few relations and does not
+hold for others, so the checkpoint stores a fingerprint of each training relation's text. Relations without one, of
+which the embedding score knows little, have the weights that their features were given (`Feature.unseen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fnftg.arrays import BoolArray, Int64Array, IntArray
+from fnftg.evidence.base import EvidenceSource
+from fnftg.evidence.table import EvidenceTable
+
+
+class EvidenceWeights(nn.Module):
+    seen: Tensor  # (R,): fingerprints of the texts of the training relations; 0 for others
+    unseen_weights: Tensor  # (F,)
+
+    def __init__(self, width: int, relations: int, sources: Sequence[EvidenceSource], initial_weight: float):
+        super().__init__()
+        features = [feature for source in sources for feature in source.features]
+        self.learned = [column for column, feature in enumerate(features) if feature.initial is not None]
+        initial = [initial_weight * (feature.initial or 0.0) for feature in features]
+        self.register_buffer("seen", torch.zeros(relations, dtype=torch.int64))
+        unseen = initial_weight * torch.tensor([feature.unseen for feature in features])
+        self.register_buffer("unseen_weights", unseen, persistent=False)
+        self.norm = nn.LayerNorm(width)
+        self.common = nn.Parameter(torch.tensor(initial)[self.learned])  # (L,): of the features that have one
+        self.by_relation = nn.Parameter(torch.zeros(len(self.learned), width))
+
+    def register_seen(self, relations: IntArray, fingerprints: Int64Array) -> None:
+        """Remembers the relations (n,), rows of the graph, that will be trained on, by the fingerprints of all (R,)."""
+        rows = torch.from_numpy(relations.astype(np.int64))
+        self.seen[rows.to(self.seen.device)] = torch.from_numpy(fingerprints)[rows].to(self.seen.device)
+
+    def unseen(self, fingerprints: Int64Array) -> BoolArray:
+        """Whether relations with these fingerprints (n,) were never trained on."""
+        return ~np.isin(fingerprints, self.seen.cpu().numpy())
+
+    def forward(self, relations: Tensor, of_query: Tensor, table: EvidenceTable) -> Tensor:
+        """Vectors of the distinct relations asked for (p, d), and which of them each query (q,) asks for → what is
+        added to the score of each candidate, (e,)."""
+        device = relations.device
+        learned = self.common + self.norm(relations) @ self.by_relation.T  # (p, L)
+        weights = learned.new_zeros(len(relations), len(self.unseen_weights))
+        weights[:, self.learned] = learned
+        unseen = torch.from_numpy(table.unseen).to(device)
+        weights = torch.where(unseen[:, None], self.unseen_weights, weights[of_query])  # (q, F)
+        query = torch.from_numpy(table.queries).to(device)
+        added: Tensor = (torch.from_numpy(table.features).to(device) * weights[query]).sum(1)
+        return added

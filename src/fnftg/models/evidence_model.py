@@ -1,0 +1,65 @@
+"""`EvidenceModel`: a system whose scores evidence adds to, for the few candidates that it speaks for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fnftg.arrays import AnyArray, Int32Array, IntArray
+from fnftg.ego.context import GraphContext
+from fnftg.evidence.evidence import Evidence
+from fnftg.evidence.table import EvidenceTable
+from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
+from fnftg.models.losses import RankingLoss
+from fnftg.text.transformer import GraphTexts
+
+
+class EvidenceModel(LinkPredictor):
+    evidence: Evidence | None  # None: its scores are those of the embeddings alone
+
+    @abstractmethod
+    def evidence_scores(self, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> Tensor:
+        """What evidence adds to the scores of its candidates (e,), for queries with these labels (q,)."""
+
+    def register_seen(self, context: GraphContext, relations: IntArray) -> None:
+        if self.evidence is not None:
+            self.evidence.register_seen(context, relations)
+
+    def training_table(self, batch: ScoredBatch) -> EvidenceTable | None:
+        """The evidence for a batch of training, where there is any."""
+        if self.evidence is None:
+            return None
+        return self.evidence.table(batch.context, batch.centres, batch.labels, training=True)
+
+    def loss(self, batch: ScoredBatch, ranking: RankingLoss) -> Tensor:
+        return self.loss_with(self.training_table(batch), batch, ranking)
+
+    def loss_with(self, table: EvidenceTable | None, batch: ScoredBatch, ranking: RankingLoss) -> Tensor:
+        """The ranking loss of the embedding scores plus what evidence adds to them."""
+        scores = self.similarity(batch.query_embeddings, batch.candidates).float()  # (q, n)
+        if table is not None:
+            scores = scores + self.batch_scores(table, batch)
+        return ranking(scores, batch.answers, batch.negatives)  # type: ignore[no-any-return]
+
+    def batch_scores(self, table: EvidenceTable, batch: ScoredBatch) -> Tensor:
+        """What evidence adds to the scores of a batch: (q, n)."""
+        added = self.evidence_scores(batch.texts, batch.labels, table)  # (e,)
+
+        def moved(rows: AnyArray) -> Tensor:
+            return torch.from_numpy(rows).to(added.device)
+
+        distinct, of_column = np.unique(batch.candidate_ids, return_inverse=True)
+        place = np.minimum(np.searchsorted(distinct, table.entities), len(distinct) - 1)
+        here = np.flatnonzero(distinct[place] == table.entities)
+        of_entity = added.new_zeros(len(batch.centres), len(distinct)).index_put(
+            (moved(table.queries[here]), moved(place[here])), added[moved(here)]
+        )
+        return of_entity.index_select(1, moved(of_column.reshape(-1)))
+
+
+def evidence_of(model: LinkPredictor) -> Evidence | None:
+    """The evidence that a model uses, if any."""
+    return model.evidence if isinstance(model, EvidenceModel) else None
