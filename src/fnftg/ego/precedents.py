@@ -17,7 +17,7 @@ from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.votes import NEAR, Answers, More, Votes
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Triples
-from fnftg.text.nearest_texts import NOBODY, TextKNN
+from fnftg.text.nearest_texts import NO_NEIGHBOUR, TextKNN
 
 Ragged = tuple[Int64Array, Int32Array, Float32Array]  # how many entities each query has, the entities, their mass
 
@@ -110,7 +110,7 @@ class Precedents:
         entities = self.entities[place]
         is_own = own.have(query, entities)
         times = self.counts[place] - is_own - (entities == own.hidden[query])
-        others = self.triples[labels] - own_answers - (own.hidden != NOBODY)
+        others = self.triples[labels] - own_answers - (own.hidden != NO_NEIGHBOUR)
         return own.best(query, entities, times / (others + 1)[query], is_own, limit)
 
     @cached_property
@@ -125,7 +125,7 @@ def alike(lookalikes: TextKNN, own: Own, limit: int) -> Ragged:
     counts = np.minimum(np.diff(own.offsets), OWN)
     query, answers = np.repeat(np.arange(len(counts)), counts), own.answers[ranges(own.offsets[:-1], counts)]
     rows, cosines = lookalikes(answers)  # (a, k) each
-    answer, place = np.nonzero(rows != NOBODY)
+    answer, place = np.nonzero(rows != NO_NEIGHBOUR)
     keys, of_key = np.unique(query[answer] * own.size + rows[answer, place], return_inverse=True)
     weights = np.maximum(cosines[answer, place].astype(np.float64), 0) ** NEAR
     itself = np.isin(keys, query * own.size + answers)  # no entity is a lookalike of itself
@@ -148,10 +148,10 @@ class Own:
     @classmethod
     def of(cls, answers: Answers, centres: Int32Array, labels: Int32Array, targets: Int32Array | None) -> Own:
         offsets, known = answers(centres, labels)
-        asked = np.full(len(centres), NOBODY, np.int32) if targets is None else targets
+        asked = np.full(len(centres), NO_NEIGHBOUR, np.int32) if targets is None else targets
         query = np.repeat(np.arange(len(centres)), np.diff(offsets))
         other = known != asked[query]
-        hidden = np.full(len(centres), NOBODY, np.int32)
+        hidden = np.full(len(centres), NO_NEIGHBOUR, np.int32)
         hidden[query[~other]] = known[~other]
         kept = np.concatenate([[0], np.cumsum(other)])[offsets]
         return cls(kept, known[other], hidden, centres, answers.entities, targets is None)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.kernels.tally import tally
-from fnftg.text.nearest_texts import NOBODY, TextKNN
+from fnftg.text.nearest_texts import NO_NEIGHBOUR, TextKNN
 
 COLUMNS = ("entities", "near", "nearer", "kinship", "mentioned", "alike", "usual")
 More = Literal["kinship", "mentioned", "alike", "usual"]  # what other things than votes say
@@ -47,7 +47,7 @@ class Votes:
     def of(cls, lookalikes: TextKNN, answers: Answers, centres: Int32Array, labels: Int32Array, limit: int) -> Votes:
         """Of the queries (centre, label, ·), (q,), by what is known of others; up to `limit` answers for each."""
         rows, cosines = lookalikes(centres)  # (q, k) each
-        query, place = np.nonzero(rows != NOBODY)
+        query, place = np.nonzero(rows != NO_NEIGHBOUR)
         offsets, entities = answers(rows[query, place], labels[query])
         counts = np.diff(offsets)
         query, weight = np.repeat(query, counts), np.repeat(np.maximum(cosines[query, place], 0), counts)

@@ -57,7 +57,7 @@ class FnFConfig:
         if self.score == "cosine" and not self.relation_conditioning:
             raise FnftgError("The score cosine needs relation_conditioning: nothing else tells it the relation.")
         if self.votes.lookalikes and self.text.training != "frozen":
-            raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
+            raise FnftgError("Nearest texts need the features of a frozen encoder: set text.training to frozen.")
         if (self.votes.parallels or self.votes.has_precedents) and self.ego.directions != "both":
             raise FnftgError("Parallels and precedents need the edges of both directions: set ego.directions to both.")
         if not self.ego_graphs:

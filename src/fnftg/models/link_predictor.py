@@ -45,7 +45,7 @@ class GraphContext:
         """What the model needs of these triples (n, 3)."""
         neighbours = Neighbours.of(triples, texts.entities, texts.relations, model.ego.directions)
         if model.votes.lookalikes:
-            texts.compare_all(model.votes.most_lookalikes)
+            texts.precompute_nearest_texts(model.votes.most_lookalikes)
         by_label = model.votes.lookalikes or model.votes.mentions
         answers = KnownAnswers.of(triples, texts.entities, texts.relations) if by_label else None
         return cls.counted(model, texts, neighbours, answers)
@@ -78,7 +78,7 @@ class GraphContext:
         votes = Votes.none(len(centres))
         if config.lookalikes:
             assert self.answers is not None
-            lookalikes = self.texts.lookalikes(config.lookalikes if training else config.lookalikes_at_evaluation)
+            lookalikes = self.texts.nearest_texts(config.lookalikes if training else config.lookalikes_at_evaluation)
             votes = Votes.of(lookalikes, self.answers, centres, labels, config.answers)
         if self.parallels is not None and hidden != "pair" and not training:
             votes = votes.beside("kinship", *self.parallels(self.neighbours, centres, labels, config.answers))
@@ -87,7 +87,7 @@ class GraphContext:
             votes = votes.beside("mentioned", *self.naming(self.answers, centres, labels))
         if self.precedents is not None and not training:
             assert self.answers is not None
-            lookalikes = self.texts.lookalikes(config.lookalikes)
+            lookalikes = self.texts.nearest_texts(config.lookalikes)
             votes = self.precedents.beside(votes, lookalikes, self.answers, centres, labels, targets, config.answers)
         return votes
 

@@ -424,7 +424,7 @@ def votes_reason(
 ) -> VotesReason:
     """Who voted are the lookalikes with the same answer."""
     number = predictor.model.votes.lookalikes_at_evaluation
-    rows, cosines = (found[0] for found in predictor.context.texts.lookalikes(number)(np.array([centre], np.int32)))
+    rows, cosines = (found[0] for found in predictor.context.texts.nearest_texts(number)(np.array([centre], np.int32)))
     rows, cosines = rows[rows >= 0], cosines[rows >= 0]
     offsets, answers = predictor.known(rows, np.repeat(label, len(rows)))
     have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
@@ -455,7 +455,7 @@ def precedents_reason(
     offsets, known = predictor.known(centres, labels)
     of_centre, of_answer = np.split(known, offsets[1:2])
     own = of_centre[of_centre != centres[1]][: OWN if votes.alike[counted].any() else 0]
-    rows, cosines = predictor.context.texts.lookalikes(predictor.model.votes.lookalikes)(own)  # (a, k) each
+    rows, cosines = predictor.context.texts.nearest_texts(predictor.model.votes.lookalikes)(own)  # (a, k) each
     found = sorted(zip(*np.nonzero(rows == centres[1]), strict=True), key=lambda place: -cosines[place])
     like = [Voter(named(predictor.graph, int(own[place[0]])), float(cosines[place])) for place in found]
     others = int((of_answer != centres[0]).sum()) if votes.usual[counted].any() else 0

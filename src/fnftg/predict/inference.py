@@ -155,7 +155,7 @@ class QueryBatch:
 
     def lookalikes(self, k: int, question: int) -> TextKNN:
         """In the numbers of the question, what is new to it among them."""
-        found, more = self.predictor.context.texts.lookalikes(k), len(self.asked[question].delta.entities)
+        found, more = self.predictor.context.texts.nearest_texts(k), len(self.asked[question].delta.entities)
         if not more:
             return found
         assert self.texts.features is not None

@@ -197,7 +197,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
     entities, relations = len(opened.entities), len(opened.relations)
     texts = answer_cache.graph_texts(model, opened, kept)
     if model.votes.lookalikes:
-        texts.recall_all(model.votes.most_lookalikes)
+        texts.load_nearest_texts(model.votes.most_lookalikes)
 
     def made() -> tuple[Neighbours, KnownAnswers, Float32Array]:
         triples = opened.all_triples()

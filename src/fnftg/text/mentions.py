@@ -19,7 +19,7 @@ from fnftg.errors import FnftgError
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.strings import as_series
-from fnftg.text.nearest_texts import MOST
+from fnftg.text.nearest_texts import MAX_ENTITIES
 
 NAMES, NAMED = 1, 2  # an entity's text names the other, the other's text names it; the sum where both do
 LONGEST = 5  # words of a name that is looked for
@@ -142,10 +142,10 @@ class Mentions:
 
     @classmethod
     def of(cls, entities: Vocabulary) -> Mentions:
-        if len(entities) > MOST:
+        if len(entities) > MAX_ENTITIES:
             raise FnftgError(
-                f"{len(entities):,} entities are too many to look for their names in all texts, {MOST:,} being the "
-                "most: train without them, by --model.votes.mentions false."
+                f"{len(entities):,} entities are too many to look for their names in all texts, {MAX_ENTITIES:,} being "
+                "the most: remove mentions from --model.evidence.sources."
             )
         return cls((Part.of(as_series(entities.texts), short_names(entities, 0, len(entities)), ()),))
 

@@ -1,4 +1,4 @@
-"""Lookalikes: the entities whose texts are most alike, by the features of a frozen encoder."""
+"""Nearest texts: for each entity, the entities with the most similar texts, by the features of a frozen encoder."""
 
 from __future__ import annotations
 
@@ -16,30 +16,28 @@ from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_array, cached_folder
 from fnftg.text.rows import content_key
 
-MOST = 250_000  # entities that are all compared with each other
+MAX_ENTITIES = 250_000  # that are all compared with each other
 BLOCK = 1 << 25  # similarities that are held at a time
-DIGITS = 4  # of similarities: what differs by less is equal, however the products were summed up
-NOBODY = -1
+DIGITS = 4  # similarities are rounded to these, so that the order of summation does not matter
+NO_NEIGHBOUR = -1
 FILES = "rows.npy", "cosines.npy"
 
 
 @dataclass(frozen=True)
 class TextKNN:
-    """Of an entity the most similar others, the nearest first; of equal ones the lower row."""
+    """The k nearest entities of each entity, the nearest first; ties go to the lower row."""
 
-    units: tuple[
-        Float32Array, ...
-    ]  # (n, hidden) together: the features of all entities' texts, each of length 1, in parts
+    units: tuple[Float32Array, ...]  # (n, hidden) together: the normalised features of all entities' texts, in parts
     k: int
-    kept: tuple[Int32Array, Float32Array] | None = None  # (n, k) each, once they were computed for all entities
+    precomputed: tuple[Int32Array, Float32Array] | None = None  # rows and cosines of all entities, (n, k) each
 
     @classmethod
     def of(cls, features: Float32Array, k: int) -> TextKNN:
         """By the features (n, hidden) of all entities' texts."""
-        if len(features) > MOST:
+        if len(features) > MAX_ENTITIES:
             raise FnftgError(
-                f"{len(features):,} entities are too many to compare all of them, {MOST:,} being the most: "
-                "train without votes, by --model.votes.lookalikes 0."
+                f"{len(features):,} entities are too many to compare all their texts, {MAX_ENTITIES:,} being the most: "
+                "remove text_knn from --model.evidence.sources."
             )
         return cls((unit(features),), k)
 
@@ -47,48 +45,48 @@ class TextKNN:
         """With more entities, by the features of their texts (m, hidden); nothing is copied."""
         return TextKNN((*self.units, unit(features)), self.k)
 
-    def whole(self, cache: Path | None = None) -> TextKNN:
-        """The same, computed for all entities at once, or found in the cache."""
-        if self.kept is not None:
+    def precomputed_for_all(self, cache: Path | None = None) -> TextKNN:
+        """The same, with the neighbours of all entities computed at once, or read from the cache."""
+        if self.precomputed is not None:
             return self
         if cache is None:
-            return replace(self, kept=self._everyone())
+            return replace(self, precomputed=self._compute_all())
 
         def make(folder: Path) -> None:
-            for name, array in zip(FILES, self._everyone(), strict=True):
+            for name, array in zip(FILES, self._compute_all(), strict=True):
                 write_array(folder / name, array)
 
         return self._read(cached_folder(cache, self._name(), make))
 
-    def recalled(self, cache: Path) -> TextKNN:
-        """The same, with those of all entities if the cache has them."""
+    def loaded(self, cache: Path) -> TextKNN:
+        """The same, with the neighbours of all entities if the cache has them."""
         folder = cache / self._name()
         return self._read(folder) if folder.is_dir() else self
 
     def _name(self) -> str:
         key = content_key(self.k, DIGITS, *(np.ascontiguousarray(part).data for part in self.units))
-        return f"lookalikes-{key}"
+        return f"nearest-texts-{key}"
 
     def _read(self, folder: Path) -> TextKNN:
         rows, cosines = (cached_array(folder, name) for name in FILES)
-        return replace(self, kept=(rows, cosines))
+        return replace(self, precomputed=(rows, cosines))
 
-    def _everyone(self) -> tuple[Int32Array, Float32Array]:
+    def _compute_all(self) -> tuple[Int32Array, Float32Array]:
         everyone = np.arange(self.size, dtype=np.int32)
         with progress("Comparing texts", len(everyone), "entities") as advance:
-            return self._all(everyone, advance)
+            return self._nearest(everyone, advance)
 
-    def nearest(self, k: int) -> TextKNN:
-        """Fewer of those that were computed for all entities; nothing is copied."""
-        assert self.kept is not None and k <= self.k
-        return replace(self, k=k, kept=(self.kept[0][:, :k], self.kept[1][:, :k]))
+    def truncated(self, k: int) -> TextKNN:
+        """The same with a smaller k, from the precomputed neighbours; nothing is copied."""
+        assert self.precomputed is not None and k <= self.k
+        return replace(self, k=k, precomputed=(self.precomputed[0][:, :k], self.precomputed[1][:, :k]))
 
     def __call__(self, entities: Int32Array) -> tuple[Int32Array, Float32Array]:
-        """Rows and cosines of the lookalikes of entities (q,): (q, k) each; -1 where there are fewer than k others."""
-        if self.kept is not None:
-            return self.kept[0][entities], self.kept[1][entities]
+        """Rows and cosines of the nearest of entities (q,): (q, k) each; NO_NEIGHBOUR where there are fewer than k."""
+        if self.precomputed is not None:
+            return self.precomputed[0][entities], self.precomputed[1][entities]
         distinct, place = np.unique(entities, return_inverse=True)
-        rows, cosines = self._all(distinct, lambda amount: None)
+        rows, cosines = self._nearest(distinct, lambda amount: None)
         return rows[place], cosines[place]
 
     @property
@@ -96,10 +94,10 @@ class TextKNN:
         """How many entities there are."""
         return sum(map(len, self.units))
 
-    def _all(self, entities: Int32Array, advance: Callable[[int], None]) -> tuple[Int32Array, Float32Array]:
-        """As many of the entities (q,) at a time as memory may hold the similarities of."""
+    def _nearest(self, entities: Int32Array, advance: Callable[[int], None]) -> tuple[Int32Array, Float32Array]:
+        """In blocks of the entities (q,), so that at most BLOCK similarities are held at a time."""
         shape = (len(entities), self.k)
-        rows, cosines = np.full(shape, NOBODY, np.int32), np.zeros(shape, np.float32)
+        rows, cosines = np.full(shape, NO_NEIGHBOUR, np.int32), np.zeros(shape, np.float32)
         step = max(BLOCK // max(self.size, 1), 1)
         for start in range(0, len(entities) if self.size > 1 else 0, step):
             part = slice(start, start + step)
@@ -110,7 +108,7 @@ class TextKNN:
     def _compare(self, entities: Int32Array, rows: Int32Array, cosines: Float32Array) -> None:
         """Fills in rows and cosines, (b, k) each, of some entities (b,)."""
         count = min(self.k, self.size - 1)
-        asked = torch.from_numpy(self._taken(entities))
+        asked = torch.from_numpy(self._gather(entities))
         parts = [asked @ torch.from_numpy(table).T for table in self.units]
         found = (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]).mul_(10**DIGITS).round_()  # (b, n)
         found[torch.arange(len(entities)), torch.from_numpy(entities).long()] = -torch.inf
@@ -124,14 +122,14 @@ class TextKNN:
         rows[query[best], place[best]] = row[best]
         cosines[query[best], place[best]] = value[best] / 10**DIGITS
 
-    def _taken(self, entities: Int32Array) -> Float32Array:
+    def _gather(self, entities: Int32Array) -> Float32Array:
         """The rows of the parts as if they were one array."""
         starts = np.cumsum([0, *map(len, self.units)])
-        taken = np.empty((len(entities), self.units[0].shape[1]), np.float32)
+        gathered = np.empty((len(entities), self.units[0].shape[1]), np.float32)
         for first, stop, table in zip(starts, starts[1:], self.units, strict=False):
             here = (entities >= first) & (entities < stop)
-            taken[here] = table[entities[here] - first]
-        return taken
+            gathered[here] = table[entities[here] - first]
+        return gathered
 
 
 def unit(features: Float32Array) -> Float32Array:

@@ -30,9 +30,9 @@ class GraphTexts:
     entities: int  # N
     relations: int  # R
     base: GraphTexts | None = None  # of a view: the texts of the graph that it extends
-    compared: dict[int, TextKNN] = field(default_factory=dict, repr=False)  # by their number
-    cache: Path | None = None  # where they are kept once all entities are compared
-    vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, where names are looked for
+    knn: dict[int, TextKNN] = field(default_factory=dict, repr=False)  # by k
+    cache: Path | None = None  # the folder of precomputed nearest texts
+    vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, for mentions of their names
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, encoder: Encoder, config: TextConfig, cache: Path | None = None) -> GraphTexts:
@@ -49,29 +49,29 @@ class GraphTexts:
         features = None if self.features is None else self.features.extended(tokens)
         return GraphTexts(tokens, features, len(view.entities), len(view.relations), self, vocabulary=view.entities)
 
-    def lookalikes(self, k: int) -> TextKNN:
+    def nearest_texts(self, k: int) -> TextKNN:
         """The k entities with the most similar texts of each entity, by the features of a frozen encoder."""
-        larger = [found for count, found in self.compared.items() if count > k and found.kept is not None]
-        if k not in self.compared and larger:
-            self.compared[k] = larger[0].nearest(k)
-        if k not in self.compared:
+        larger = [knn for other, knn in self.knn.items() if other > k and knn.precomputed is not None]
+        if k not in self.knn and larger:
+            self.knn[k] = larger[0].truncated(k)
+        if k not in self.knn:
             if self.features is None:
-                raise FnftgError("Lookalikes need the features of a frozen encoder: set text.training to frozen.")
+                raise FnftgError("Nearest texts need the features of a frozen encoder: set text.training to frozen.")
             first = 0 if self.base is None else self.base.entities
             features = self.features.take(np.arange(first, self.entities))
-            self.compared[k] = (
-                TextKNN.of(features, k) if self.base is None else self.base.lookalikes(k).extended(features)
+            self.knn[k] = (
+                TextKNN.of(features, k) if self.base is None else self.base.nearest_texts(k).extended(features)
             )
-        return self.compared[k]
+        return self.knn[k]
 
-    def compare_all(self, k: int) -> None:
-        """Looks up the lookalikes of all entities at once, where most of them will be asked for."""
-        self.compared[k] = self.lookalikes(k).whole(self.cache)
+    def precompute_nearest_texts(self, k: int) -> None:
+        """Finds the nearest texts of all entities at once: faster, where most of them will be asked for."""
+        self.knn[k] = self.nearest_texts(k).precomputed_for_all(self.cache)
 
-    def recall_all(self, k: int) -> None:
-        """The same if that was done before, where few of them may be asked for."""
+    def load_nearest_texts(self, k: int) -> None:
+        """Loads the nearest texts of all entities if the cache has them."""
         if self.cache is not None:
-            self.compared[k] = self.lookalikes(k).recalled(self.cache)
+            self.knn[k] = self.nearest_texts(k).loaded(self.cache)
 
     @cached_property
     def mentions(self) -> Mentions:
