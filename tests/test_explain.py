@@ -211,7 +211,7 @@ def test_who_voted_are_the_lookalikes_with_the_answer_and_votes_are_all_that_is_
         assert found.votes.score_without == pytest.approx(without.score, abs=1e-6)
         assert found.votes.effect == pytest.approx(found.score - without.score, abs=1e-6)
         assert found.votes.rank_without == without.rank
-        rows, cosines = voting.context.texts.lookalikes(8)(np.array(triple[:1], np.int32))
+        rows, cosines = voting.context.texts.nearest_texts(8)(np.array(triple[:1], np.int32))
         expected = [
             (GRAPH.entities.ids[int(row)], float(cosine))
             for row, cosine in zip(rows[0], cosines[0], strict=True)

@@ -38,7 +38,7 @@ def test_lookalikes_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
     x = features()
     x[4] = 3 * x[2]  # as similar as can be, and of two equals the lower row comes first
     x[7] = x[2]
-    rows, similarities = TextKNN.of(x, 4).whole()(np.arange(len(x), dtype=np.int32))
+    rows, similarities = TextKNN.of(x, 4).precomputed_for_all()(np.arange(len(x), dtype=np.int32))
     unit = x.astype(np.float64) / np.linalg.norm(x, axis=1, keepdims=True)
     cosines = (unit @ unit.T).round(4)
     for row in range(len(x)):
@@ -52,17 +52,17 @@ def test_lookalikes_are_compared_once_and_read_from_the_cache_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everyone, cases = np.arange(ENTITIES, dtype=np.int32), [(0, 4), (1, 4), (0, 3)]
-    expected = [TextKNN.of(features(seed), k).whole()(everyone) for seed, k in cases]
+    expected = [TextKNN.of(features(seed), k).precomputed_for_all()(everyone) for seed, k in cases]
     for seed, k in cases:
-        TextKNN.of(features(seed), k).whole(tmp_path)
+        TextKNN.of(features(seed), k).precomputed_for_all(tmp_path)
     monkeypatch.setattr(TextKNN, "_compare", None)  # whoever compares again fails
     for (seed, k), (rows, cosines) in zip(cases, expected, strict=True):
-        found = TextKNN.of(features(seed), k).whole(tmp_path)(everyone)
+        found = TextKNN.of(features(seed), k).precomputed_for_all(tmp_path)(everyone)
         assert np.array_equal(found[0], rows) and np.array_equal(found[1], cosines)
-    for file in tmp_path.glob("lookalikes-*/rows.npy"):
+    for file in tmp_path.glob("nearest-texts-*/rows.npy"):
         file.write_bytes(b"x")
     with pytest.raises(FnftgError, match="damaged: delete it"):
-        TextKNN.of(features(), 4).whole(tmp_path)
+        TextKNN.of(features(), 4).precomputed_for_all(tmp_path)
 
 
 def test_lookalikes_of_a_grown_graph_are_those_of_the_whole_one() -> None:
@@ -80,7 +80,7 @@ def test_fewer_entities_than_asked_for_leave_places_empty() -> None:
 
 
 def test_too_many_entities_are_refused_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MAX_ENTITIES", 3)
     with pytest.raises(FnftgError, match="4 entities are too many"):
         TextKNN.of(features(count=4), 2)
 

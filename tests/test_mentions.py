@@ -221,6 +221,6 @@ def test_mentions_are_left_to_the_weighing_and_training_starts_as_without_them()
 
 
 def test_too_many_entities_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "MOST", 3)
-    with pytest.raises(FnftgError, match="mentions false"):
+    monkeypatch.setattr(mentions, "MAX_ENTITIES", 3)
+    with pytest.raises(FnftgError, match="remove mentions from"):
         Mentions.of(GRAPH.entities)

@@ -173,8 +173,8 @@ def test_more_lookalikes_vote_in_evaluation_than_in_training() -> None:
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
     few, many = (context.votes(model.votes, heads, relations, "pair", training=training) for training in (True, False))
     assert few is not None and many is not None and many.near.sum() > few.near.sum()
-    rows, _ = context.texts.lookalikes(9)(heads)
-    assert np.array_equal(context.texts.lookalikes(2)(heads)[0], rows[:, :2])
+    rows, _ = context.texts.nearest_texts(9)(heads)
+    assert np.array_equal(context.texts.nearest_texts(2)(heads)[0], rows[:, :2])
 
 
 def test_what_was_learned_of_some_relations_changes_no_weight_of_others() -> None:

@@ -19,7 +19,7 @@ from conftest import ROOT
 
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
-from fnftg.text import encoders, features
+from fnftg.text import encoders, features, hub
 from fnftg.text.encoders import Encoder, TextConfig, load_encoder, save_encoder
 from fnftg.text.features import FeatureStore, encode_rows
 from fnftg.text.rows import GraphLines
@@ -558,7 +558,7 @@ def test_a_bad_encoder_folder_is_one_sentence(
 
 
 def test_an_encoder_that_is_not_at_hand_is_one_sentence(monkeypatch: pytest.MonkeyPatch, graph: KnowledgeGraph) -> None:
-    monkeypatch.setattr(encoders, "_network", lambda: False)
+    monkeypatch.setattr(hub, "_network", lambda: False)
     for name in ("tiny", "nobody/has-this-encoder", "bert-base-of-nobody"):
         with pytest.raises(FnftgError, match="no network: give a local folder, minilm or scratch"):
             load_encoder(name)

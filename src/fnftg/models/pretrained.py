@@ -16,7 +16,7 @@ from fnftg.files import new_folder
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.systems import system, title
-from fnftg.text.encoders import load_encoder, save_encoder
+from fnftg.text.encoders import load_saved_encoder, save_encoder
 
 CHECKPOINT = "checkpoint"  # the folder of the best weights in a run's folder
 FORMAT, VERSION = "fnftg-model", 2  # 1: FnF alone, so no system is named
@@ -59,7 +59,7 @@ def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
     chosen = system(config.get("system", "fnf"))
     model = chosen.make(
         from_dict(chosen.config, config["model"], "model"),
-        load_encoder(str(folder / "encoder")),
+        load_saved_encoder(folder / "encoder"),
         config.get("relations", 0),
     )
     try:

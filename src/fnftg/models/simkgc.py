@@ -5,8 +5,7 @@ Its negatives are the other entities of the batch, the query's own entity, and t
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ class SimKGC(LinkPredictor):
         self.ego, self.by_distance = NO_EGO_GRAPHS, False
         frozen = config.text.training == "frozen"
         self.tt = TextProjection(config.text, encoder)
-        other = encoder if frozen else replace(encoder, model=copy.deepcopy(encoder.model))
+        other = encoder if frozen else encoder.copied()
         self.query = TextProjection(config.text, other)
         self.width = self.tt.width
         self.join = Join(self.width) if config.text.query == "vector" else None

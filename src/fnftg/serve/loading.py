@@ -57,6 +57,7 @@ def loaded(options: Options) -> Served:
     for names in (predictor.entity_names, predictor.relation_names):
         _ = names.table  # open: a newer checkpoint's answers take the place of these files
     _ = predictor.context.neighbours.frequencies
+    _ = predictor.model.tt.encoder.model  # loaded now, not by the first new text
     if len(predictor.graph.entities) and len(predictor.graph.relations):
         predictor.many([Question(0, 0)], 1)
     if sha256(weights) != before:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
+import copy
+import dataclasses
 import hashlib
 import importlib.util
 import inspect
 import json
-import os
 import re
-import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlparse
 
 import torch
 from torch import nn
 
 from fnftg.errors import FnftgError, shortened
+from fnftg.text.hub import ELSEWHERE, Parts, checked, first_line, load_from_hub, load_parts, quiet
+from fnftg.text.special_tokens import SpecialTokens
 
 SHORT_NAMES = {  # BERTs of Turc et al.
     "tiny": "google/bert_uncased_L-2_H-128_A-2",
@@ -34,7 +34,6 @@ SCRATCH = re.compile(r"scratch:L-(\d+)_H-(\d+)_A-(\d+)")
 SENTENCE_ENCODER = re.compile("minilm|mpnet|sentence-transformers", re.IGNORECASE)
 SOURCE = "encoder.json"  # beside a saved encoder: where it came from
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-ELSEWHERE = f"give a local folder, {MINILM} or scratch:L-2_H-128_A-2"
 
 Pooling = Literal["cls", "mean"]
 
@@ -87,19 +86,74 @@ class TextConfig:
             raise FnftgError(f"text.dropout is {self.dropout!r}: it must be at least 0 and less than 1.")
 
 
-@dataclass
-class Encoder:
-    """A pretrained (or new) Transformer that reads tokens, with the tokenizer that makes them."""
+TokenBatch = tuple[torch.Tensor, torch.Tensor, "torch.Tensor | None"]  # input_ids, attention_mask, token_type_ids
 
-    model: nn.Module
-    tokenizer: Any  # transformers' fast tokenizer
-    name: str  # as it was asked for
+
+@dataclass(frozen=True)
+class EncoderFacts:
+    """What is known of a saved encoder without loading it."""
+
     hidden: int
-    pooling: Pooling  # the one it was trained for
+    max_length: int
+    special: SpecialTokens
+    tokenizer_key: str
+    weights_key: str
+
+
+class Encoder:
+    """A pretrained (or new) Transformer that reads tokens, with the tokenizer that makes them.
+
+    A saved encoder is loaded when its model or its tokenizer is used for the first time.
+    """
+
+    def __init__(self, name: str, pooling: Pooling, load: Callable[[], Parts], facts: EncoderFacts | None = None):
+        self.name = name  # as it was asked for
+        self.pooling: Pooling = pooling  # the one it was trained for
+        self._load, self._facts = load, facts
+        self._parts: Parts | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._parts is not None
+
+    @property
+    def model(self) -> nn.Module:
+        model: nn.Module = self._loaded()[0]
+        return model
+
+    @property
+    def tokenizer(self) -> Any:
+        """A fast tokenizer of transformers."""
+        return self._loaded()[1]
+
+    def _loaded(self) -> Parts:
+        if self._parts is None:
+            self._parts = self._load()
+        return self._parts
+
+    def copied(self) -> Encoder:
+        """The same with a model of its own."""
+        parts = copy.deepcopy(self.model), self.tokenizer
+        return Encoder(self.name, self.pooling, lambda: parts)
+
+    def freeze(self) -> None:
+        """Ends training of the model; one that is not loaded yet is loaded so."""
+        if self.is_loaded:
+            self.model.eval().requires_grad_(False)
+
+    @property
+    def hidden(self) -> int:
+        """The size of its vectors."""
+        if self._facts is not None:
+            return self._facts.hidden
+        config: Any = self.model.config
+        return int(config.hidden_size)
 
     @property
     def max_length(self) -> int:
         """The longest sequence that it reads, special tokens included."""
+        if self._facts is not None:
+            return self._facts.max_length
         config: Any = self.model.config
         positions = int(getattr(config, "max_position_embeddings", 512))
         if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):  # positions start after padding's
@@ -107,23 +161,33 @@ class Encoder:
         return min(positions, int(self.tokenizer.model_max_length))
 
     @property
-    def takes_types(self) -> bool:
-        """Whether the model is told which segment a token belongs to."""
-        return "token_type_ids" in inspect.signature(self.model.forward).parameters
+    def special(self) -> SpecialTokens:
+        """What stands around texts."""
+        if self._facts is not None:
+            return self._facts.special
+        takes_types = "token_type_ids" in inspect.signature(self.model.forward).parameters
+        return SpecialTokens.of(self.tokenizer, takes_types, self.name)
 
     def tokenizer_key(self) -> str:
+        if self._facts is not None:
+            return self._facts.tokenizer_key
         return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
     def weights_key(self) -> str:
         """A hash of the present weights."""
+        if self._facts is not None and not self.is_loaded:
+            return self._facts.weights_key
         digest = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
+    def facts(self) -> EncoderFacts:
+        return EncoderFacts(self.hidden, self.max_length, self.special, self.tokenizer_key(), self.weights_key())
 
-def pooled(model: nn.Module, batch: Batch, pooling: Pooling) -> torch.Tensor:
+
+def pooled(model: nn.Module, batch: TokenBatch, pooling: Pooling) -> torch.Tensor:
     """The encoder's output for each text of a batch, (n, hidden)."""
     input_ids, attention_mask, token_types = batch  # (n, length) each
     types = {} if token_types is None else {"token_type_ids": token_types}
@@ -132,9 +196,6 @@ def pooled(model: nn.Module, batch: Batch, pooling: Pooling) -> torch.Tensor:
         return states[:, 0]
     weights = attention_mask.unsqueeze(-1).to(states.dtype)  # (n, length, 1)
     return (states * weights).sum(1) / weights.sum(1)
-
-
-Batch = tuple[torch.Tensor, torch.Tensor, "torch.Tensor | None"]  # input_ids, attention_mask, token_type_ids
 
 
 # Loading
@@ -146,34 +207,55 @@ def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weig
     Without `weights` it has the right shape only, for weights that come from a checkpoint.
     """
     if name.startswith("scratch:"):
-        return _scratch(name, texts_for_scratch)
+        return _loaded(name, "cls", _scratch(name, texts_for_scratch))
     if name == GLOVE or name.startswith(f"{GLOVE}:"):
         from fnftg.text.glove import load_words
 
-        return load_words(name)
+        return _loaded(name, "mean", load_words(name))
     if name == MINILM:
         return _from_folder(_packaged_minilm(), name, weights)
     hub_name = SHORT_NAMES.get(name, name)
     folder = Path(name).expanduser()
     if hub_name == name and (folder.exists() or name.startswith(("/", ".", "~")) or name.count("/") > 1):
         return _from_folder(folder, name, weights)
-    return _from_hub(hub_name, name, weights)
+    return _loaded(name, _pooling(hub_name), load_from_hub(hub_name, weights))
+
+
+def load_saved_encoder(folder: Path) -> Encoder:
+    """An encoder as `save_encoder` wrote it, which is loaded on first use: its features may be in the cache."""
+    source = _source(folder)
+    try:
+        facts = EncoderFacts(**{**source["facts"], "special": SpecialTokens.from_json(source["facts"]["special"])})
+        name, pooling = str(source["name"]), source["pooling"]
+    except (KeyError, TypeError) as error:
+        raise FnftgError(f"{folder / SOURCE} does not describe an encoder: save the encoder again.") from error
+
+    def load() -> Parts:
+        loaded = load_encoder(str(folder))
+        return loaded.model, loaded.tokenizer
+
+    return Encoder(name, pooling, load, facts)
 
 
 def save_encoder(encoder: Encoder, folder: Path, weights: bool = True) -> None:
     """Writes configuration and tokenizer, and the weights where they are not those of the encoder's source."""
     folder.mkdir(parents=True, exist_ok=True)
     model: Any = encoder.model
-    with _quiet():
+    with quiet():
         encoder.tokenizer.save_pretrained(folder)
         if weights:
             model.save_pretrained(folder)
         else:
             model.config.save_pretrained(folder)
-    source = {"name": encoder.name, "pooling": encoder.pooling}
-    if not weights:
-        source["weights"] = encoder.weights_key()
+    source = {"name": encoder.name, "pooling": encoder.pooling, "own_weights": weights}
+    source["facts"] = dataclasses.asdict(encoder.facts())
     (folder / SOURCE).write_text(json.dumps(source, indent=2) + "\n", encoding="utf-8")
+
+
+def _loaded(name: str, pooling: Pooling, parts: Parts) -> Encoder:
+    encoder = Encoder(name, pooling, lambda: parts)
+    _ = encoder.model
+    return encoder
 
 
 def _packaged_minilm() -> Path:
@@ -193,9 +275,8 @@ def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise FnftgError(f"The encoder folder {folder} has no tokenizer: put its tokenizer.json or vocab.txt there.")
     source = _source(folder)
-    own_weights = any(folder.glob("model*.safetensors"))
-    if weights and not own_weights:
-        if "weights" in source:
+    if weights and not any(folder.glob("model*.safetensors")):
+        if not source.get("own_weights", True):
             return _from_source(folder, source)
         pickled = any(folder.glob("pytorch_model*.bin"))
         fix = "save it with save_pretrained of transformers" + (", its pickle is not read" if pickled else "")
@@ -204,13 +285,11 @@ def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
         if source.get("name", "").partition(":")[0] == GLOVE:
             from fnftg.text.glove import load_saved_words
 
-            return load_saved_words(folder, source["name"], weights)
-        encoder = _load(str(folder), name, weights, f"The encoder folder {folder}", use_safetensors=True)
+            return _loaded(source["name"], source["pooling"], load_saved_words(folder, weights))
+        parts = load_parts(str(folder), weights, f"The encoder folder {folder}", use_safetensors=True)
     except OSError as error:
-        raise FnftgError(f"The encoder folder {folder} cannot be read: {_first_line(error)}.") from error
-    encoder.pooling = source.get("pooling", encoder.pooling)
-    encoder.name = source.get("name", name)
-    return encoder
+        raise FnftgError(f"The encoder folder {folder} cannot be read: {first_line(error)}.") from error
+    return _loaded(source.get("name", name), source.get("pooling", _pooling(str(folder))), parts)
 
 
 def _source(folder: Path) -> dict[str, Any]:
@@ -227,103 +306,10 @@ def _source(folder: Path) -> dict[str, Any]:
 def _from_source(folder: Path, source: dict[str, Any]) -> Encoder:
     """An encoder saved without weights, which are those of its source."""
     encoder = load_encoder(source["name"])
-    if encoder.weights_key() != source["weights"]:
+    if encoder.weights_key() != source["facts"]["weights_key"]:
         raise FnftgError(f"The encoder {source['name']} has other weights than the one saved in {folder}: restore it.")
     encoder.pooling = source["pooling"]
     return encoder
-
-
-def _from_hub(hub_name: str, name: str, weights: bool) -> Encoder:
-    what = f"The encoder {shortened(hub_name)}"
-    try:
-        return _load(hub_name, name, weights, what, local_files_only=True)
-    except OSError:  # not in the hub's cache
-        pass
-    if not _network():
-        raise FnftgError(f"{what} is no folder here and cannot be fetched, there is no network: {ELSEWHERE}.")
-    try:
-        return _load(hub_name, name, weights, what)
-    except OSError as error:
-        reason = f"is no folder here and the hub did not give it ({_first_line(error)})"
-        raise FnftgError(f"{what} {reason}: {ELSEWHERE}.") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-
-
-def _network() -> bool:
-    """Whether the hub's name resolves: asked first, since its client would try again for half a minute."""
-    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "ON", "YES"):
-        return False
-    if any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):
-        return True
-    host = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
-    try:
-        socket.getaddrinfo(host, 443)
-    except OSError:
-        return False
-    return True
-
-
-def _load(source: str, name: str, weights: bool, what: str, **options: Any) -> Encoder:
-    """From a folder or the hub; raises OSError where files are missing, which callers explain."""
-    with _quiet():
-        from transformers import AutoConfig, AutoTokenizer
-
-        try:
-            config = AutoConfig.from_pretrained(source, **_without(options, "use_safetensors"))
-        except (ValueError, KeyError) as error:
-            raise FnftgError(f"{what} has a config.json of no known architecture: {ELSEWHERE}.") from error
-        model_class = _text_encoder_class(config)
-        if model_class is None:
-            raise FnftgError(
-                f"{what} is a model of type {config.model_type}, not a text encoder with token embeddings: {ELSEWHERE}."
-            )
-        if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
-            options["add_pooling_layer"] = False
-        if weights:
-            model = _with_weights(model_class, source, config, what, options)
-        else:
-            model = model_class(config, **{key: options[key] for key in ("add_pooling_layer",) if key in options})
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                source, **_without(options, "use_safetensors", "add_pooling_layer")
-            )
-        except (ValueError, KeyError, TypeError, ImportError) as error:
-            raise FnftgError(f"{what} has a tokenizer that cannot be read: put its tokenizer.json there.") from error
-    return _encoder(model, tokenizer, name, _pooling(source), what)
-
-
-def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in names}
-
-
-def _text_encoder_class(config: Any) -> Any:
-    """The class without a head, of architectures that were trained to fill in masked words; None for others."""
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
-
-    sizes = all(isinstance(getattr(config, size, None), int) for size in ("vocab_size", "hidden_size"))
-    if not sizes or getattr(config, "is_encoder_decoder", False) or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        return None
-    found = MODEL_MAPPING[type(config)]
-    return found[0] if isinstance(found, (tuple, list)) else found
-
-
-def _with_weights(model_class: Any, source: str, config: Any, what: str, options: dict[str, Any]) -> Any:
-    from safetensors import SafetensorError
-
-    try:
-        model, report = model_class.from_pretrained(source, config=config, output_loading_info=True, **options)
-    except (RuntimeError, ValueError, SafetensorError) as error:
-        raise FnftgError(f"{what} has weights that do not fit its config.json: restore the two together.") from error
-    if report["missing_keys"] or report["mismatched_keys"]:
-        absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
-        raise FnftgError(
-            f"{what} lacks {len(absent):,} of the weights that its config.json asks for, {shortened(absent[0])} first:"
-            " restore the two together."
-        )
-    return model
 
 
 def _pooling(source: str) -> Pooling:
@@ -335,45 +321,7 @@ def _pooling(source: str) -> Pooling:
         return "mean" if SENTENCE_ENCODER.search(source) else "cls"
 
 
-def _encoder(model: Any, tokenizer: Any, name: str, pooling: Pooling, what: str) -> Encoder:
-    if not getattr(tokenizer, "is_fast", False):
-        raise FnftgError(f"{what} has no fast tokenizer: put its tokenizer.json there.")
-    vocabulary = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > vocabulary:
-        raise FnftgError(
-            f"{what} has a tokenizer of {len(tokenizer):,} tokens but embeddings of {vocabulary:,}: it is another's."
-        )
-    if len(tokenizer) <= len(tokenizer.all_special_ids) or tokenizer.pad_token_id is None:
-        raise FnftgError(f"{what} has a tokenizer without a vocabulary or a padding token: restore its tokenizer.json.")
-    tokenizer.backend_tokenizer.no_truncation()  # sentence encoders come with both switched on
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
-    return Encoder(model.float().eval(), tokenizer, name, int(model.config.hidden_size), pooling)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps transformers' bars and reports out of the terminal: what matters of them we say ourselves."""
-    from huggingface_hub.utils import logging
-    from transformers.utils import logging as transformers_logging_
-
-    hub_logging: Any = logging
-    transformers_logging: Any = transformers_logging_
-    level, hub_level = transformers_logging.get_verbosity(), hub_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    hub_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        hub_logging.set_verbosity(hub_level)
-        if bars:
-            transformers_logging.enable_progress_bar()
-
-
-def _scratch(name: str, texts: Iterable[str] | None) -> Encoder:
+def _scratch(name: str, texts: Iterable[str] | None) -> Parts:
     size = SCRATCH.fullmatch(name)
     layers, hidden, heads = map(int, size.groups()) if size else (0, 0, 0)
     if not (layers and hidden and heads) or hidden % heads:
@@ -386,5 +334,4 @@ def _scratch(name: str, texts: Iterable[str] | None) -> Encoder:
     from fnftg.text.scratch import random_bert, wordpiece
 
     tokenizer = wordpiece(texts)
-    model = random_bert(layers, hidden, heads, len(tokenizer))
-    return _encoder(model, tokenizer, name, "cls", f"The encoder {name}")
+    return checked(random_bert(layers, hidden, heads, len(tokenizer)), tokenizer, f"The encoder {name}")

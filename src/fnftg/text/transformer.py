@@ -104,7 +104,7 @@ class TextEncoder(nn.Module):
         self.register_buffer("anchor", torch.zeros(0), persistent=False)  # knows the device
         self._encoder = [encoder]  # in a list, where nn.Module does not look for parameters
         if config.training == "frozen":
-            encoder.model.eval().requires_grad_(False)
+            encoder.freeze()
         else:
             self.bert = encoder.model.requires_grad_(True)
             if config.dropout is not None:

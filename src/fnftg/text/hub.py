@@ -1,0 +1,149 @@
+"""Text encoders of the library transformers: a model and its tokenizer, from a folder or from the hub."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlparse
+
+from fnftg.errors import FnftgError, shortened
+
+ELSEWHERE = "give a local folder, minilm or scratch:L-2_H-128_A-2"
+Parts = tuple[Any, Any]  # a model and its fast tokenizer
+
+
+def load_from_hub(name: str, weights: bool) -> Parts:
+    """By its name on the hub: from the hub's cache, or over the network."""
+    what = f"The encoder {shortened(name)}"
+    try:
+        return load_parts(name, weights, what, local_files_only=True)
+    except OSError:  # not in the hub's cache
+        pass
+    if not _network():
+        raise FnftgError(f"{what} is no folder here and cannot be fetched, there is no network: {ELSEWHERE}.")
+    try:
+        return load_parts(name, weights, what)
+    except OSError as error:
+        reason = f"is no folder here and the hub did not give it ({first_line(error)})"
+        raise FnftgError(f"{what} {reason}: {ELSEWHERE}.") from error
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def _network() -> bool:
+    """Whether the hub's name resolves: checked first, since the hub's client would retry for half a minute."""
+    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "ON", "YES"):
+        return False
+    if any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):
+        return True
+    host = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True
+
+
+def load_parts(source: str, weights: bool, what: str, **options: Any) -> Parts:
+    """From a folder or the hub; raises OSError where files are missing, which callers explain."""
+    with quiet():
+        from transformers import AutoConfig, AutoTokenizer
+
+        try:
+            config = AutoConfig.from_pretrained(source, **_without(options, "use_safetensors"))
+        except (ValueError, KeyError) as error:
+            raise FnftgError(f"{what} has a config.json of no known architecture: {ELSEWHERE}.") from error
+        model_class = _text_encoder_class(config)
+        if model_class is None:
+            raise FnftgError(
+                f"{what} is a model of type {config.model_type}, not a text encoder with token embeddings: {ELSEWHERE}."
+            )
+        if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+            options["add_pooling_layer"] = False
+        if weights:
+            model = _with_weights(model_class, source, config, what, options)
+        else:
+            model = model_class(config, **{key: options[key] for key in ("add_pooling_layer",) if key in options})
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                source, **_without(options, "use_safetensors", "add_pooling_layer")
+            )
+        except (ValueError, KeyError, TypeError, ImportError) as error:
+            raise FnftgError(f"{what} has a tokenizer that cannot be read: put its tokenizer.json there.") from error
+    return checked(model, tokenizer, what)
+
+
+def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in names}
+
+
+def _text_encoder_class(config: Any) -> Any:
+    """The class without a head, of architectures that were trained to fill in masked words; None for others."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
+
+    sizes = all(isinstance(getattr(config, size, None), int) for size in ("vocab_size", "hidden_size"))
+    if not sizes or getattr(config, "is_encoder_decoder", False) or type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+        return None
+    found = MODEL_MAPPING[type(config)]
+    return found[0] if isinstance(found, (tuple, list)) else found
+
+
+def _with_weights(model_class: Any, source: str, config: Any, what: str, options: dict[str, Any]) -> Any:
+    from safetensors import SafetensorError
+
+    try:
+        model, report = model_class.from_pretrained(source, config=config, output_loading_info=True, **options)
+    except (RuntimeError, ValueError, SafetensorError) as error:
+        raise FnftgError(f"{what} has weights that do not fit its config.json: restore the two together.") from error
+    if report["missing_keys"] or report["mismatched_keys"]:
+        absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+        raise FnftgError(
+            f"{what} lacks {len(absent):,} of the weights that its config.json asks for, {shortened(absent[0])} first:"
+            " restore the two together."
+        )
+    return model
+
+
+def checked(model: Any, tokenizer: Any, what: str) -> Parts:
+    """The two with float32 weights and without padding or truncation, or one sentence about what is wrong."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise FnftgError(f"{what} has no fast tokenizer: put its tokenizer.json there.")
+    vocabulary = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > vocabulary:
+        raise FnftgError(
+            f"{what} has a tokenizer of {len(tokenizer):,} tokens but embeddings of {vocabulary:,}: it is another's."
+        )
+    if len(tokenizer) <= len(tokenizer.all_special_ids) or tokenizer.pad_token_id is None:
+        raise FnftgError(f"{what} has a tokenizer without a vocabulary or a padding token: restore its tokenizer.json.")
+    tokenizer.backend_tokenizer.no_truncation()  # sentence encoders come with both switched on
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
+    return model.float().eval().requires_grad_(False), tokenizer
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps the progress bars and reports of transformers out of the terminal."""
+    from huggingface_hub.utils import logging
+    from transformers.utils import logging as transformers_logging_
+
+    hub_logging: Any = logging
+    transformers_logging: Any = transformers_logging_
+    level, hub_level = transformers_logging.get_verbosity(), hub_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    hub_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        hub_logging.set_verbosity(hub_level)
+        if bars:
+            transformers_logging.enable_progress_bar()
