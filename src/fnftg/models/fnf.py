@@ -36,7 +36,7 @@ class FnFConfig:
         relation_conditioning: queries are [h‖r] and [t‖r⁻¹]; if not, their centres do not know the relation.
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
-        allow_self_answers: an entity may be its own answer; if not, then only of relations that have such a loop in train.
+        allow_self_answers: an entity may be its own answer; if not, then only for relations where train has such a triple.
         votes: beyond the paper: what adds to the score, answers of lookalikes to the same question (see ego/votes.py),
             edges that are there already (see ego/parallels.py), and more (see models/voting.py).
     """
@@ -144,15 +144,9 @@ class FnF(LinkPredictor):
         return vectors[to_index(of_all[: len(centres)])], vectors[to_index(of_all[len(centres) :])], to_index(of_edge)
 
     def edge_labels(self, texts: GraphTexts, egos: EgoGraphs) -> tuple[Tensor, Tensor]:
-        """x_TT of the distinct labels (p, d), and the label of each edge; two steps have the sum of their labels."""
-        if egos.second_labels is None:
-            distinct, of_edge = np.unique(egos.labels, return_inverse=True)
-            return label_vectors(self.tt, texts, distinct), to_index(of_edge)
-        steps = np.stack([egos.labels, egos.second_labels], axis=1)
-        pairs, of_edge = np.unique(steps, axis=0, return_inverse=True)
-        first = label_vectors(self.tt, texts, pairs[:, 0])
-        second = label_vectors(self.tt, texts, np.maximum(pairs[:, 1], 0)) * torch.from_numpy(pairs[:, 1:] >= 0)
-        return first + second, to_index(of_edge.reshape(-1))
+        """x_TT of the distinct labels (p, d), and the label of each edge."""
+        distinct, of_edge = np.unique(egos.labels, return_inverse=True)
+        return label_vectors(self.tt, texts, distinct), to_index(of_edge)
 
     def query_embeddings(self, texts: GraphTexts, entity: Tensor, labels: Int32Array) -> Tensor:
         if self.config.score == "cosine":  # the centre has met the relation already

@@ -105,9 +105,7 @@ class GraphContext:
         if limit == 0:
             return EgoGraphs(np.zeros(len(centres) + 1, np.int64), centres[:0], centres[:0])
         streams = centres.astype(np.int64) if streams is None else streams
-        return sample(
-            self.neighbours, centres, limit, key, hidden, streams, config.method, config.hops, config.second_limit
-        )
+        return sample(self.neighbours, centres, limit, key, hidden, streams)
 
 
 @dataclass(frozen=True)

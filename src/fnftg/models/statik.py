@@ -32,7 +32,7 @@ class StATIKConfig:
     Args:
         text: the encoder; centre trains it on queries and candidates, frozen not at all; the neighbours' features
             are not trained, but with centre refreshed as training.refresh_every says.
-        ego: the ego-graphs, of one hop.
+        ego: the ego-graphs.
         layers: of message passing.
         dropout: of the features that messages start from, and after each layer.
         relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
@@ -48,8 +48,6 @@ class StATIKConfig:
         check_choices("transe", self.relations)
         if self.text.training == "finetune":
             raise FnftgError("StATIK's neighbours have frozen features: set text.training finetune-centre or frozen.")
-        if self.ego.hops != 1:
-            raise FnftgError("StATIK passes messages within one hop: set ego.hops 1.")
         if self.layers < 1 or not 0 <= self.dropout < 1:
             raise FnftgError("StATIK needs at least one layer and dropout in [0, 1).")
 
