@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fnftg.ego.config import EgoConfig
 from fnftg.ego.known_answers import KnownAnswers
+from fnftg.ego.label_histogram import LabelCounts, count_labels
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import Hidden
 from fnftg.ego.transformer import EgoEdges, GraphLayer, GraphTransformer, GraphTransformerConfig
@@ -97,7 +98,9 @@ def test_linear_graph_transformer_equals_the_quadratic_formula(
     centres, nodes, labels = (torch.randn(n, WIDTH, requires_grad=True) for n in (len(sizes), 5, 3))
     ends = torch.randint(0, 5, (sum(sizes),)), torch.randint(0, 3, (sum(sizes),))
     offsets = torch.tensor([0, *np.cumsum(sizes).tolist()])
-    edges = EgoEdges(offsets, *ends)
+    edges = EgoEdges(
+        offsets, *ends, LabelCounts(*map(torch.from_numpy, count_labels(offsets.numpy(), ends[1].numpy())))
+    )
     ours, theirs = gt(centres, nodes, labels, edges), quadratic_transformer(gt, centres, nodes, labels, edges)
     assert torch.allclose(ours, theirs, atol=1e-5)
     direction = torch.randn_like(ours)
@@ -110,6 +113,40 @@ def test_linear_graph_transformer_equals_the_quadratic_formula(
             assert torch.allclose(one, other, atol=1e-4, rtol=1e-4)
         else:
             assert (one is None or not one.any()) and (other is None or not other.any())
+
+
+@pytest.mark.parametrize("config", [{}, {"heads": 4, "modulated_values": True, "label_histogram": True}])
+def test_attention_is_what_the_layer_reads_its_values_with(config: dict[str, object]) -> None:
+    model, texts = small_model(graph=GraphTransformerConfig(**config))  # type: ignore[arg-type]
+    centres, labels = np.arange(5, dtype=np.int32), np.array([0, 1, 2, 3, 4], np.int32)
+    egos = GraphContext(texts, Neighbours.of(GRAPH.triples("train"), 12, 3)).ego_graphs(model.ego, centres, None)
+    assert model.gt is not None
+    seen: list[Tensor] = []
+    model.gt.layer.output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))  # what was attended
+    with torch.no_grad():
+        model(texts, centres, egos, labels, True)
+        attention = model.attention(texts, centres, egos, labels)
+        assert attention is not None
+        [(offsets, weights)] = attention
+        x, around = model.graph_inputs(texts, centres, egos, labels, True)
+        assert around is not None
+        nodes, label_rows, edges = around
+        inputs = [model.gt.layer.before_attention(rows) for rows in model.gt.inputs(x, nodes, label_rows, edges)]
+        own, others = (model.gt.layer.value(rows) for rows in inputs)
+        factors = model.gt.layer.modulation(label_rows)[1]
+    assert offsets.diff().tolist() == (1 + np.tile(np.diff(egos.offsets), 2)).tolist()
+    assert weights.shape == (int(offsets[-1]), model.config.graph.heads)
+    assert len(seen) == 1, "asking for the attention runs no layer"
+    for row, (start, stop) in enumerate(itertools.pairwise(offsets.tolist())):
+        assert torch.allclose(weights[start:stop].sum(0), torch.ones(weights.shape[1]))
+        around_it = slice(start - row, stop - row - 1)
+        values = others[edges.nodes[around_it]] * (1 if factors is None else factors[edges.labels[around_it]])
+        values = model.gt.layer.split(torch.cat([own[row : row + 1], values]))  # (1 + neighbours, h, dh)
+        assert torch.allclose(
+            torch.einsum("eh,ehd->hd", weights[start:stop], values).flatten(), seen[0][row], atol=1e-5
+        )
+    plain, _ = small_model(ego_graphs=False)
+    assert plain.attention(texts, centres, egos, labels) is None
 
 
 def plain_score(score: ScoreName, h: Tensor, r: Tensor, t: Tensor) -> Tensor:

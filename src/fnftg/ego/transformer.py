@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.label_histogram import LabelHistogram
+from fnftg.ego.label_histogram import LabelCounts, LabelHistogram
 from fnftg.ego.swiglu import SwiGLU
 from fnftg.errors import FnftgError
-from fnftg.kernels.segments import attend
+from fnftg.kernels.segments import attend, attention_weights
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,16 @@ class EgoEdges:
     offsets: Tensor  # (centres + 1,)
     nodes: Tensor  # (edges,): rows of the distinct neighbours' vectors
     labels: Tensor  # (edges,): rows of the distinct labels' vectors
+    counts: LabelCounts | None = None  # of the same edges, for a GT with a label histogram
 
     def repeated(self, times: int) -> EgoEdges:
         """The same ego-graphs for further centres: once more for each."""
-        count = len(self.nodes)
-        starts = [self.offsets[:-1] + count * turn for turn in range(times)]
+        starts = [self.offsets[:-1] + len(self.nodes) * turn for turn in range(times)]
         return EgoEdges(
-            torch.cat([*starts, self.offsets[-1:] * times]), self.nodes.repeat(times), self.labels.repeat(times)
+            torch.cat([*starts, self.offsets[-1:] * times]),
+            self.nodes.repeat(times),
+            self.labels.repeat(times),
+            None if self.counts is None else self.counts.repeated(times, len(self.offsets) - 1),
         )
 
 
@@ -85,11 +88,21 @@ class GraphTransformer(nn.Module):
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
+        read: Tensor = self.layer(*self.inputs(centres, nodes, labels, edges), labels, edges)
+        return read
+
+    def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
+        """The weights that `forward` reads the nodes with: offsets (n + 1,), and (n + edges, heads) of which each
+        centre's own comes before those of its neighbours."""
+        return self.layer.attention(*self.inputs(centres, nodes, labels, edges), labels, edges)
+
+    def inputs(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
+        """What the layer reads: centres (n, d), distinct neighbours (m, d)."""
         centres, nodes = centres + self.centre, nodes + self.neighbour
         if self.label_histogram is not None:
-            centres = centres + self.label_histogram(labels, edges.offsets, edges.labels)
-        read: Tensor = self.layer(centres, nodes, labels, edges)
-        return read
+            assert edges.counts is not None
+            centres = centres + self.label_histogram(labels, edges.counts, len(centres))
+        return centres, nodes
 
 
 class GraphLayer(nn.Module):
@@ -114,15 +127,28 @@ class GraphLayer(nn.Module):
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """The centres' rows of the layer: (n, d)."""
-        own = self.before_attention(centres)  # (n, d)
-        others = self.before_attention(nodes)  # (m, d)
+        own, others = self.before_attention(centres), self.before_attention(nodes)  # (n, d), (m, d)
         key_factors, value_factors = self.modulation(labels)  # (p, d) or None
-        keys = modulated(self.key(others), key_factors, edges)  # (edges, d)
-        values = modulated(self.value(others), value_factors, edges)
-        offsets, keys = with_centre_first(edges.offsets, self.key(own), keys)
-        _, values = with_centre_first(edges.offsets, self.value(own), values)
-        attended = attend(self.split(self.query(own)), self.split(keys), self.split(values), offsets).flatten(1)
+        places = CentreFirst.of(edges.offsets, len(edges.nodes))
+        query, keys = self.queries_and_keys(own, others, key_factors, edges, places)
+        values = self.split(places.rows(self.value(own), modulated(self.value(others), value_factors, edges)))
+        attended = attend(query, keys, values, places.offsets).flatten(1)
         return self.after_attention(centres, attended)
+
+    def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
+        """The weights of the centres' rows: offsets (n + 1,), and (n + edges, heads), the centre first."""
+        own, others = self.before_attention(centres), self.before_attention(nodes)
+        places = CentreFirst.of(edges.offsets, len(edges.nodes))
+        query, keys = self.queries_and_keys(own, others, self.modulation(labels)[0], edges, places)
+        return places.offsets, attention_weights(query, keys, places.offsets)
+
+    def queries_and_keys(
+        self, own: Tensor, others: Tensor, factors: Tensor | None, edges: EgoEdges, places: CentreFirst
+    ) -> tuple[Tensor, Tensor]:
+        """What the attention compares: (n, heads, d / heads) with (n + edges, heads, d / heads), the centre first."""
+        keys = modulated(self.key(others), factors, edges)  # (edges, d)
+        keys = places.rows(self.key(own), keys)
+        return self.split(self.query(own)), self.split(keys)
 
     def after_attention(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.dropout(self.output(attended))
@@ -148,13 +174,20 @@ def modulated(rows: Tensor, factors: Tensor | None, edges: EgoEdges) -> Tensor:
     return gathered if factors is None else gathered * factors.index_select(0, edges.labels)
 
 
-def with_centre_first(offsets: Tensor, own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Ragged rows with the centre's own before those of its neighbours, and their offsets."""
-    count = len(own)
-    moved = offsets + torch.arange(count + 1, device=offsets.device)
-    place = torch.repeat_interleave(torch.arange(1, count + 1, device=offsets.device), offsets.diff())
-    rows = own.new_empty(count + len(others), own.shape[1])
-    rows = rows.index_copy(0, moved[:-1], own).index_copy(
-        0, torch.arange(len(others), device=own.device) + place, others
-    )
-    return moved, rows
+@dataclass(frozen=True)
+class CentreFirst:
+    """Where ragged rows stand once each centre's own row comes before those of its neighbours."""
+
+    offsets: Tensor  # (n + 1,)
+    others: Tensor  # (edges,): the new places of the neighbours' rows
+
+    @classmethod
+    def of(cls, offsets: Tensor, edges: int) -> CentreFirst:
+        numbers = torch.arange(len(offsets), device=offsets.device)
+        centre_of_edge = torch.repeat_interleave(numbers[1:], offsets.diff(), output_size=edges)  # counted from 1
+        return cls(offsets + numbers, torch.arange(edges, device=offsets.device) + centre_of_edge)
+
+    def rows(self, own: Tensor, others: Tensor) -> Tensor:
+        """(n, d), (edges, d) → (n + edges, d)"""
+        rows = own.new_empty(len(own) + len(others), own.shape[1])
+        return rows.index_copy(0, self.offsets[:-1], own).index_copy(0, self.others, others)
