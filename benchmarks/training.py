@@ -69,7 +69,7 @@ class PlainFnF(FnF):
         factors = own.new_ones(nodes.shape)
         there = torch.zeros(nodes.shape[:2], dtype=torch.bool)
         there[:, 0] = True
-        layer: Any = self.gt.layers[0]
+        layer: Any = self.gt.layer
         if len(graph):
             nodes[graph, place + 1] = (
                 self.encode_all(texts, torch.from_numpy(egos.neighbours).long()) + self.gt.neighbour

@@ -25,9 +25,7 @@ ENTITIES, RELATIONS = 6, 3
 triple = st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1))
 graphs = st.lists(triple, max_size=60)
 directions = st.sampled_from(["both", "out"])
-methods = st.sampled_from(["uniform", "rare"])
 whats = st.sampled_from(["target", "pair"])
-hops = st.sampled_from([1, 2])
 limits = st.integers(0, 8)
 keys = st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3)
 quickly = settings(deadline=None, max_examples=100)
@@ -65,8 +63,8 @@ def seen_from(target: Triple, end: str, label_of: int = RELATIONS) -> tuple[int,
 
 def draw_all(
     neighbours: Neighbours, centre: int, limit: int, hidden: tuple[int, int, str] | None = None, **more: Any
-) -> list[list[tuple[int, int, int]]]:
-    """Ego-graphs of one centre from 16 streams, each a list of (neighbour, label, second label or -1)."""
+) -> list[list[tuple[int, int]]]:
+    """Ego-graphs of one centre from 16 streams, each a list of (neighbour, label)."""
     secret = None
     if hidden is not None:
         secret = Hidden(np.full(16, hidden[0], np.int32), np.full(16, hidden[1], np.int32), hidden[2])  # type: ignore[arg-type]
@@ -74,21 +72,15 @@ def draw_all(
     return listed(sample(neighbours, np.full(16, centre, np.int32), limit, key, secret, **more))
 
 
-def draw(*arguments: Any, **more: Any) -> list[tuple[int, int, int]]:
+def draw(*arguments: Any, **more: Any) -> list[tuple[int, int]]:
     """The first of them."""
     return draw_all(*arguments, **more)[0]
 
 
-def listed(egos: EgoGraphs) -> list[list[tuple[int, int, int]]]:
-    second = np.full(len(egos.labels), -1) if egos.second_labels is None else egos.second_labels
-    edges = list(zip(egos.neighbours.tolist(), egos.labels.tolist(), second.tolist(), strict=True))
+def listed(egos: EgoGraphs) -> list[list[tuple[int, int]]]:
+    edges = list(zip(egos.neighbours.tolist(), egos.labels.tolist(), strict=True))
     assert egos.offsets[0] == 0 and egos.offsets[-1] == len(edges)
     return [edges[start:stop] for start, stop in zip(egos.offsets, egos.offsets[1:], strict=False)]
-
-
-def step(centre: int, label: int, other: int) -> Triple:
-    """The triple that a step walks over."""
-    return (centre, label, other) if label < RELATIONS else (other, label - RELATIONS, centre)
 
 
 @pytest.fixture
@@ -216,34 +208,31 @@ def test_cached_rows_of_a_faster_process_are_taken(
 
 
 @quickly
-@given(graphs, directions, limits, methods, keys)
+@given(graphs, directions, limits, keys)
 def test_samples_are_as_many_distinct_visible_edges_as_the_limit_allows_in_order(
-    triples: list[Triple], directions: str, limit: int, method: str, key: Any
+    triples: list[Triple], directions: str, limit: int, key: Any
 ) -> None:
     visible = oracle(triples, directions)
     centres = np.arange(ENTITIES, dtype=np.int32)
-    for centre, edges in enumerate(listed(sample(build(triples, directions), centres, limit, key, method=method))):
-        found = [(other, label) for other, label, _ in edges]
-        assert len(found) == min(limit, len(visible[centre]))
-        assert found == sorted(set(found)) and set(found) <= set(visible[centre])
+    for centre, edges in enumerate(listed(sample(build(triples, directions), centres, limit, key))):
+        assert len(edges) == min(limit, len(visible[centre]))
+        assert edges == sorted(set(edges)) and set(edges) <= set(visible[centre])
 
 
 @quickly
-@given(graphs, triple, st.sampled_from(["head", "tail"]), directions, limits, methods, whats, hops, keys)
+@given(graphs, triple, st.sampled_from(["head", "tail"]), directions, limits, whats, keys)
 def test_target_in_the_graph_or_not_the_ego_graph_has_the_same_bits(
     triples: list[Triple],
     target: Triple,
     end: str,
     directions: str,
     limit: int,
-    method: str,
     what: str,
-    hops: int,
     key: Any,
 ) -> None:
     centre, entity, label = seen_from(target, end)
     hidden = (entity, label, what)
-    options = {"method": method, "hops": hops, "key": key, "second_limit": 2}
+    options = {"key": key}
     without = [known for known in triples if known != target]
     if what == "pair":
         without = [known for known in without if {known[0], known[2]} != {target[0], target[2]}]
@@ -254,22 +243,20 @@ def test_target_in_the_graph_or_not_the_ego_graph_has_the_same_bits(
 
 
 @quickly
-@given(graphs, triple, st.sampled_from(["head", "tail"]), directions, limits, methods, whats, hops, keys)
+@given(graphs, triple, st.sampled_from(["head", "tail"]), directions, limits, whats, keys)
 def test_relabelling_the_target_changes_no_bit(
     triples: list[Triple],
     target: Triple,
     end: str,
     directions: str,
     limit: int,
-    method: str,
     what: str,
-    hops: int,
     key: Any,
 ) -> None:
     head, _, tail = target
     labelled = [(head, relation, tail) for relation in range(RELATIONS)]
     others = [known for known in triples if known not in labelled]
-    options = {"method": method, "hops": hops, "key": key, "second_limit": 2}
+    options = {"key": key}
     found = []
     for relabelled in labelled:
         neighbours = build([*others, relabelled], directions)
@@ -291,49 +278,21 @@ def test_all_but_the_hidden_edges_stay_visible(
     if what == "pair":
         left = [known for known in left if {known[0], known[2]} != {centre, entity}]
     found = draw(build([*triples, target], directions), centre, 1_000, (entity, label, what))
-    assert [(other, label) for other, label, _ in found] == oracle(left, directions)[centre]
+    assert found == oracle(left, directions)[centre]
 
 
 def test_hidden_self_loop_vanishes_in_both_directions_and_parallel_edges_stay() -> None:
     neighbours = build([(0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (1, 0, 0)])
-    loop = [(0, 1, -1), (0, RELATIONS + 1, -1)]
-    others = [(1, 0, -1), (1, 1, -1), (1, RELATIONS, -1)]
+    loop = [(0, 1), (0, RELATIONS + 1)]
+    others = [(1, 0), (1, 1), (1, RELATIONS)]
     for label in (0, RELATIONS):
         assert draw(neighbours, 0, 9, (0, label, "target")) == loop + others
         assert draw(neighbours, 0, 9, (0, label, "pair")) == others
-    all_loops = [(0, 0, -1), (0, 1, -1), (0, RELATIONS, -1), (0, RELATIONS + 1, -1)]
-    assert draw(neighbours, 0, 9, (1, 1, "target")) == [*all_loops, (1, 0, -1), (1, RELATIONS, -1)]
-    assert draw(neighbours, 0, 9, (1, RELATIONS, "target")) == [*all_loops, (1, 0, -1), (1, 1, -1)]
+    all_loops = [(0, 0), (0, 1), (0, RELATIONS), (0, RELATIONS + 1)]
+    assert draw(neighbours, 0, 9, (1, 1, "target")) == [*all_loops, (1, 0), (1, RELATIONS)]
+    assert draw(neighbours, 0, 9, (1, RELATIONS, "target")) == [*all_loops, (1, 0), (1, 1)]
     assert draw(neighbours, 0, 9, (1, 2, "pair")) == all_loops
     assert draw(neighbours, 0, 9, (-1, 0, "target")) == all_loops + others
-
-
-@quickly
-@given(graphs, triple, st.sampled_from(["head", "tail"]), directions, limits, methods, whats, keys)
-def test_two_hops_walk_over_visible_edges_only_and_never_back_to_the_centre(
-    triples: list[Triple], target: Triple, end: str, directions: str, limit: int, method: str, what: str, key: Any
-) -> None:
-    triples = [*triples, target]
-    centre, entity, label = seen_from(target, end)
-    visible, second_limit = oracle(triples, directions), 3
-    hidden, options = (entity, label, what), {"method": method, "key": key}
-    both = draw(build(triples, directions), centre, limit, hidden, hops=2, second_limit=second_limit, **options)
-    direct = draw(build(triples, directions), centre, limit, hidden, **options)
-    assert both[: len(direct)] == direct
-    walks = both[len(direct) :]
-    assert all(second >= 0 and other != centre for other, _, second in walks)
-    forbidden = {target} if what == "target" else {t for t in triples if {t[0], t[2]} == {centre, entity}}
-    expected = []
-    for middle, first, _ in direct:
-        assert step(centre, first, middle) not in forbidden
-        onward = [] if middle == centre else [edge for edge in visible[middle] if edge[0] != centre]
-        assert not {step(middle, second, other) for other, second in onward} & forbidden
-        taken = walks[len(expected) : len(expected) + min(second_limit, len(onward))]
-        edges = [(other, second) for other, _, second in taken]
-        assert edges == sorted(set(edges)) and set(edges) <= set(onward)
-        assert all(label == first for _, label, _ in taken) and len(taken) == min(second_limit, len(onward))
-        expected += taken
-    assert walks == expected
 
 
 def large(seed: int = 0) -> tuple[Neighbours, np.ndarray]:
@@ -344,17 +303,13 @@ def large(seed: int = 0) -> tuple[Neighbours, np.ndarray]:
     return Neighbours.of(triples, 1_000, 9), triples[random.integers(0, 20_000, 3_000)]
 
 
-@pytest.mark.parametrize("method", ["uniform", "rare"])
-@pytest.mark.parametrize("hops", [1, 2])
-def test_threads_batches_and_row_order_do_not_matter(threads: None, method: Any, hops: Any) -> None:
+def test_threads_batches_and_row_order_do_not_matter(threads: None) -> None:
     neighbours, batch = large()
     streams = np.arange(len(batch)) * 7 - 100
 
-    def drawn(places: Any) -> list[list[tuple[int, int, int]]]:
+    def drawn(places: Any) -> list[list[tuple[int, int]]]:
         secret = Hidden(batch[places, 2], batch[places, 1])
-        return listed(
-            sample(neighbours, batch[places, 0], 6, (1, 2, 3), secret, streams[places], method, hops, second_limit=2)
-        )
+        return listed(sample(neighbours, batch[places, 0], 6, (1, 2, 3), secret, streams[places]))
 
     results = []
     for count in (1, 2, 5):
@@ -377,14 +332,13 @@ def test_each_part_of_the_key_and_the_stream_change_the_sample() -> None:
     assert same == [found[0]] * 3
 
 
-@pytest.mark.parametrize("method", ["uniform", "rare"])
-def test_every_set_of_edges_is_as_likely(method: Any) -> None:
-    """With one relation `rare` is uniform too. A chi-square of 34 degrees of freedom is below 80 almost always."""
+def test_every_set_of_edges_is_as_likely() -> None:
+    """A chi-square of 34 degrees of freedom is below 80 almost always."""
     neighbours = build([(0, 0, tail) for tail in range(1, 9)], entities=9)  # 8 edges, one of them hidden
     draws, hidden_tail = 35_000, 4
     centres = np.zeros(draws, np.int32)
     hidden = Hidden(np.full(draws, hidden_tail, np.int32), centres)
-    sets = Counter(map(tuple, listed(sample(neighbours, centres, 3, (5, 0, 0), hidden, method=method))))
+    sets = Counter(map(tuple, listed(sample(neighbours, centres, 3, (5, 0, 0), hidden))))
     assert len(sets) == 35  # 7 visible edges, 3 drawn
     assert sum((count - 1_000) ** 2 / 1_000 for count in sets.values()) < 80
 
@@ -398,30 +352,11 @@ def test_hub_beyond_a_word_of_marks_is_drawn_from_evenly() -> None:
     assert ((counts - 200) ** 2 / 200).sum() < 1_000 + 6 * 2_000**0.5
 
 
-def test_rare_relations_are_preferred_by_their_weight() -> None:
-    """Edge a has a relation of 1 triple, b of 3, c of 6: it comes first with probability 6/9, 2/9, 1/9."""
-    counts = (1, 3, 6)
-    elsewhere = [(4, relation, 5 + i) for relation, count in enumerate(counts) for i in range(count - 1)]
-    neighbours = build([(0, 0, 1), (0, 1, 2), (0, 2, 3), *elsewhere], entities=20)
-    draws = 30_000
-    egos = sample(neighbours, np.zeros(draws, np.int32), 1, (0, 0, 0), method="rare")
-    shares = np.bincount(egos.labels, minlength=3) / draws
-    assert np.abs(shares - np.array([6, 2, 1]) / 9).max() < 0.015
-    two = listed(sample(neighbours, np.zeros(draws, np.int32), 2, (0, 0, 0), method="rare"))
-    last_out = Counter(({0, 1, 2} - {label for _, label, _ in edges}).pop() for edges in two)
-    first = {0: 6 / 9, 1: 2 / 9, 2: 1 / 9}
-    for out in range(3):
-        one, other = {0, 1, 2} - {out}
-        likely = first[one] * first[other] * (1 / (1 - first[one]) + 1 / (1 - first[other]))
-        assert abs(last_out[out] / draws - likely) < 0.015
-
-
 def test_empty_batches_and_entities_without_edges_are_empty() -> None:
     neighbours = build([(0, 0, 1)])
-    for how in (1, 2):
-        assert listed(sample(neighbours, np.zeros(0, np.int32), 5, (0, 0, 0), hops=how)) == []  # type: ignore[arg-type]
-        assert listed(sample(neighbours, np.array([4, 0], np.int32), 0, (0, 0, 0), hops=how)) == [[], []]  # type: ignore[arg-type]
-        assert listed(sample(build([]), np.array([4], np.int32), 3, (0, 0, 0), hops=how)) == [[]]  # type: ignore[arg-type]
+    assert listed(sample(neighbours, np.zeros(0, np.int32), 5, (0, 0, 0))) == []
+    assert listed(sample(neighbours, np.array([4, 0], np.int32), 0, (0, 0, 0))) == [[], []]
+    assert listed(sample(build([]), np.array([4], np.int32), 3, (0, 0, 0))) == [[]]
 
 
 def test_what_would_read_elsewhere_or_hide_nothing_is_refused() -> None:
@@ -435,8 +370,6 @@ def test_what_would_read_elsewhere_or_hide_nothing_is_refused() -> None:
         {"hidden": Hidden(np.zeros(2, np.int32), np.zeros(2, np.int32))},
         {"streams": np.zeros(2, np.int64)},
         {"limit": -1},
-        {"method": "frequent"},
-        {"hops": 3},
     ]
     for change in wrong:
         with pytest.raises(ValueError):

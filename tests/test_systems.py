@@ -120,10 +120,10 @@ def compared(
 ) -> ScoredBatch:
     candidates, query_embeddings, batch = vectors(model, texts, graph, graph.triples("train")[:4])
     if negatives is None:
-        negatives = np.random.default_rng(0).random((8, 8 + len(model.earlier()))) < 0.6
+        negatives = np.random.default_rng(0).random((8, 8 + len(model.queue_ids()))) < 0.6
         negatives[np.arange(8), batch.answers] = False
     answers = torch.from_numpy(batch.answers)
-    columns, labels = batch.columns, batch.queries.labels
+    columns, labels = batch.candidate_ids, batch.queries.labels
     against = torch.from_numpy(negatives)
     return ScoredBatch(texts, batch.queries.centres, query_embeddings, candidates, columns, answers, against, labels)
 
@@ -370,7 +370,7 @@ def test_simkgc_tells_answers_and_queries_apart_with_a_margin_and_a_queue(graph:
     assert isinstance(model, SimKGC) and model.tt.encoder.model is not model.query.encoder.model
     queue = functional.normalize(torch.randn(3, model.width), dim=-1)
     model.keep(queue, np.array([5, 6, 7], np.int32))
-    assert model.earlier().tolist() == [5, 6, 7]
+    assert model.queue_ids().tolist() == [5, 6, 7]
     batch = compared(model, texts, graph)
     ranking = RankingLoss(LossConfig("infonce", temperature=0.05))
     x, y, answers = batch.query_embeddings, batch.candidates, batch.answers.tolist()
@@ -385,7 +385,7 @@ def test_simkgc_tells_answers_and_queries_apart_with_a_margin_and_a_queue(graph:
         total -= math.log(true / (true + sum(queries))) / 8
     model.train()
     assert model.loss(batch, ranking).item() == pytest.approx(total, abs=1e-3)
-    assert model.earlier().tolist() == batch.columns.tolist()[:6]
+    assert model.queue_ids().tolist() == batch.candidate_ids.tolist()[:6]
     assert torch.equal(model.queue, y.detach()[:6])
 
 
@@ -457,7 +457,7 @@ def test_relations_that_came_after_training_need_texts(system: str, graph: Knowl
 def test_negatives_are_two_sided_tied_or_drawn(graph: KnowledgeGraph) -> None:
     batch = TrainingBatch.of(graph.triples("train")[:6], 3)
     every = batch.negatives(None)
-    assert every.sum(1).tolist() == [(batch.columns != answer).sum() for answer in batch.queries.answers]
+    assert every.sum(1).tolist() == [(batch.candidate_ids != answer).sum() for answer in batch.queries.answers]
     tied = batch.negatives(None, "tied")
     for i in range(12):
         side = range(6, 12) if i < 6 else range(6)
@@ -468,7 +468,7 @@ def test_negatives_are_two_sided_tied_or_drawn(graph: KnowledgeGraph) -> None:
     assert np.array_equal(drawn, batch.negatives(None, "drawn", 8, (1, 2, 3)))
     assert not np.array_equal(drawn, batch.negatives(None, "drawn", 8, (1, 2, 4)))
     earlier = np.array([batch.queries.answers[0], 40], np.int32)
-    assert batch.negatives(None, "tied", earlier=earlier)[0, -2:].tolist() == [False, True]
+    assert batch.negatives(None, "tied", queue_ids=earlier)[0, -2:].tolist() == [False, True]
 
 
 def test_checkpoint_that_names_no_system_is_fnf(graph: KnowledgeGraph, tmp_path: Path) -> None:
@@ -526,7 +526,6 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "kepler share": ("kepler", {"masked_share": 1.5}, "masked_share"),
     "star": ("star", {"classifier_weight": 0.0}, "classifier_weight"),
     "statik fine-tuned": ("statik", {"text": {"training": "finetune"}}, "centre or frozen"),
-    "statik hops": ("statik", {"ego": {"hops": 2}}, "ego.hops 1"),
     "simkgc": ("simkgc", {"pre_batch": -1}, "must not be negative"),
     "another system's field": ("blp", {"ego": {"num_neighbours": 3}}, "unknown field model.ego"),
     "no system": ("transformer", {}, "There is no system 'transformer': choose one of fnf, ensemble, bow"),

@@ -16,23 +16,17 @@ class EgoConfig:
         num_neighbours: neighbours at most, in training.
         evaluation_num_neighbours: neighbours at most, in evaluation and prediction; as in training if none is given.
         directions: both, incoming edges having the inverse relation's text, or out.
-        method: uniform, or rare: prefers edges of rare relations.
-        hops: 1, or 2: also the neighbours' neighbours.
-        second_limit: neighbours' neighbours at most, for each neighbour.
     """
 
     num_neighbours: int = 10
     evaluation_num_neighbours: int | None = None
     directions: Literal["both", "out"] = "both"
-    method: Literal["uniform", "rare"] = "uniform"
-    hops: Literal[1, 2] = 1
-    second_limit: int = 5
 
     def __post_init__(self) -> None:
-        if self.num_neighbours < 0 or self.second_limit < 0 or (self.evaluation_num_neighbours or 0) < 0:
+        if self.num_neighbours < 0 or (self.evaluation_num_neighbours or 0) < 0:
             raise FnftgError("The limits of ego-graphs must not be negative.")
-        if self.hops not in (1, 2) or self.directions not in ("both", "out") or self.method not in ("uniform", "rare"):
-            raise FnftgError("Ego-graphs have hops 1 or 2, directions both or out, method uniform or rare.")
+        if self.directions not in ("both", "out"):
+            raise FnftgError(f"Ego-graphs have directions both or out, not {self.directions!r}.")
 
     @property
     def num_neighbours_at_evaluation(self) -> int:

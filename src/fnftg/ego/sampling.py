@@ -6,14 +6,13 @@ is in the graph, on the other centres of the batch or on the number of threads.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numba
 import numpy as np
 
-from fnftg.arrays import Float64Array, Int32Array, Int64Array, UInt64Array
+from fnftg.arrays import Int32Array, Int64Array, UInt64Array
 from fnftg.ego.neighbours import Neighbours, read_only
 from fnftg.kernels.threads import in_parallel
 
@@ -57,8 +56,7 @@ class EgoGraphs:
 
     offsets: Int64Array  # (n + 1,)
     neighbours: Int32Array  # (edges,)
-    labels: Int32Array  # (edges,): of the step from the centre
-    second_labels: Int32Array | None = None  # (edges,), with 2 hops: of the second step, -1 for a direct neighbour
+    labels: Int32Array  # (edges,): as seen from the centre
 
     def __len__(self) -> int:
         """The number of centres."""
@@ -72,26 +70,20 @@ def sample(
     key: tuple[int, int, int],
     hidden: Hidden | None = None,
     streams: Int64Array | None = None,
-    method: Literal["uniform", "rare"] = "uniform",
-    hops: Literal[1, 2] = 1,
-    second_limit: int = 5,
 ) -> EgoGraphs:
     """Up to `limit` edges of each centre (n,), drawn without replacement, in the order of the neighbours.
 
-    The key (seed, epoch, step) and the stream of a centre (by default its place) fix what is drawn. `rare` draws an
-    edge with a weight of 1 / the number of visible triples of its relation. With 2 hops each direct neighbour other
-    than the centre adds up to `second_limit` of its own edges, those back to the centre left out.
+    The key (seed, epoch, step) and the stream of a centre (by default its place) fix what is drawn.
     """
     if hidden is None:
         hidden = Hidden(np.full(len(centres), NOTHING, np.int32), np.zeros(len(centres), np.int32))
     if streams is None:
         streams = np.arange(len(centres))
-    _check(neighbours, centres, limit, hidden, streams, method, hops, second_limit)
+    _check(neighbours, centres, limit, hidden, streams)
     centres = read_only(centres, np.int32)
     own_streams: UInt64Array = read_only(streams, np.int64).view(np.uint64)
     graph = (neighbours.offsets, neighbours.entities, neighbours.labels)
     secret = (read_only(hidden.entities, np.int32), read_only(hidden.labels, np.int32), hidden.what == "pair")
-    frequencies = neighbours.frequencies if method == "rare" else read_only(np.zeros(0), np.int64)
     start_of_all = _start(key)
     relations = neighbours.relations
 
@@ -102,40 +94,17 @@ def sample(
         CENTRE_COST,
     )
     offsets = _offsets(np.minimum(visible, limit))
-    first, labels = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
-    draws = int(visible.sum() if method == "rare" else offsets[-1])
-    cost = CENTRE_COST + DRAW_COST * (draws // max(len(centres), 1))
+    others, labels = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
+    cost = CENTRE_COST + DRAW_COST * (int(offsets[-1]) // max(len(centres), 1))
 
     def fill(start: int, stop: int) -> None:
-        fill_first(
-            *graph, relations, frequencies, centres, *secret, start_of_all, own_streams,
-            limit, visible, offsets, first, labels, start, stop,
+        fill_edges(
+            *graph, relations, centres, *secret, start_of_all, own_streams,
+            limit, visible, offsets, others, labels, start, stop,
         )  # fmt: skip
 
     in_parallel(fill, len(centres), cost)
-    if hops == 1:
-        return EgoGraphs(offsets, first, labels)
-
-    seen = np.empty(len(first), np.int64)  # the visible edges of each direct neighbour
-    in_parallel(
-        lambda start, stop: count_second(*graph, relations, centres, offsets, first, seen, start, stop),
-        len(centres),
-        cost,
-    )
-    taken = _offsets(np.minimum(seen, second_limit))[offsets]  # (n + 1,): two-hop neighbours of the centres before
-    both_offsets = offsets + taken
-    both, first_labels, second_labels = (np.empty(both_offsets[-1], np.int32) for _ in range(3))
-    draws = int(seen.sum() if method == "rare" else both_offsets[-1])
-    cost = CENTRE_COST + DRAW_COST * (draws // max(len(centres), 1))
-
-    def fill_both(start: int, stop: int) -> None:
-        fill_second(
-            *graph, relations, frequencies, centres, *secret, start_of_all, own_streams,
-            second_limit, offsets, first, labels, seen, both_offsets, both, first_labels, second_labels, start, stop,
-        )  # fmt: skip
-
-    in_parallel(fill_both, len(centres), cost)
-    return EgoGraphs(both_offsets, both, first_labels, second_labels)
+    return EgoGraphs(offsets, others, labels)
 
 
 def _offsets(counts: Int64Array) -> Int64Array:
@@ -152,19 +121,10 @@ def _start(key: tuple[int, int, int]) -> np.uint64:
     return state
 
 
-def _check(
-    neighbours: Neighbours,
-    centres: Int32Array,
-    limit: int,
-    hidden: Hidden,
-    streams: Int64Array,
-    method: str,
-    hops: int,
-    second_limit: int,
-) -> None:
-    """The compiled loops do not look at where they read."""
-    if method not in ("uniform", "rare") or hops not in (1, 2) or limit < 0 or second_limit < 0:
-        raise ValueError(f"Cannot draw {limit} edges, {method!r}, {hops} hops, {second_limit} in the second.")
+def _check(neighbours: Neighbours, centres: Int32Array, limit: int, hidden: Hidden, streams: Int64Array) -> None:
+    """The compiled loops do not check where they read."""
+    if limit < 0:
+        raise ValueError(f"Cannot draw {limit} edges.")
     if centres.ndim != 1 or centres.shape != hidden.entities.shape or centres.shape != streams.shape:
         raise ValueError(f"{len(centres)} centres, {len(hidden.entities)} hidden edges and {len(streams)} streams.")
     for what, rows, least in (("centre", centres, 0), ("hidden entity", hidden.entities, NOTHING)):
@@ -253,41 +213,6 @@ def cuts(
     return begin, length, end, 0
 
 
-@numba.njit(nogil=True, cache=True)
-def hidden_triples(
-    offsets: Int64Array,
-    entities: Int32Array,
-    labels: Int32Array,
-    relations: int,
-    centre: int,
-    entity: int,
-    label: int,
-    pair: bool,
-) -> tuple[int, int, int, int]:
-    """Each hidden triple once: a stretch of the edges out of the centre, and one of those out of the hidden entity."""
-    begin, length, second, second_length = 0, 0, 0, 0
-    if entity >= 0 and (pair or label < relations or entity == centre):
-        low, high = (0, relations) if pair else (label % relations, label % relations + 1)
-        begin, length = stretch(offsets, entities, labels, centre, entity, low, high)
-    if entity >= 0 and (pair or label >= relations) and entity != centre:
-        low, high = (0, relations) if pair else (label % relations, label % relations + 1)
-        second, second_length = stretch(offsets, entities, labels, entity, centre, low, high)
-    return begin, length, second, second_length
-
-
-@numba.njit(nogil=True, cache=True)
-def has(labels: Int32Array, begin: int, length: int, label: int) -> bool:
-    """Whether a stretch of edges to one entity has a label."""
-    low, high = begin, begin + length
-    while low < high:
-        middle = (low + high) >> 1
-        if labels[middle] < label:
-            low = middle + 1
-        else:
-            high = middle
-    return low < begin + length and labels[low] == label
-
-
 # Drawing. What is drawn is marked in a bit set, which gives it back in ascending order.
 
 
@@ -299,49 +224,6 @@ def mark_uniform(count: int, limit: int, state: np.uint64, marks: UInt64Array) -
         if marks[drawn >> 6] >> np.uint64(drawn & 63) & ONE:
             drawn = last
         marks[drawn >> 6] |= ONE << np.uint64(drawn & 63)
-
-
-@numba.njit(nogil=True, cache=True)
-def mark_rare(
-    labels: Int32Array,
-    relations: int,
-    frequencies: Int64Array,
-    secret: tuple[int, int, int, int],
-    begin: int,
-    cut: tuple[int, int, int, int],
-    count: int,
-    limit: int,
-    state: np.uint64,
-    times: Float64Array,
-    marks: UInt64Array,
-) -> None:
-    """Marks the `limit` of `count` visible edges that come first when each comes after an exponential time, of mean
-    frequency: a draw without replacement with weights of 1 / frequency (Efraimidis and Spirakis, 2006)."""
-    times[:limit] = np.inf
-    latest = np.zeros(limit, np.int64)  # a heap, the last of those that come first on top
-    for index in range(count):
-        label = labels[position(begin, cut, index)]
-        relation = label if label < relations else label - relations
-        frequency = frequencies[relation]
-        frequency -= has(labels, secret[0], secret[1], relation)
-        frequency -= has(labels, secret[2], secret[3], relation)
-        number = uniform(state, index)
-        if (1 - number) * frequency >= times[0]:  # 1 - x ≤ -log(x)
-            continue
-        time = -math.log(number) * frequency
-        if time >= times[0]:
-            continue
-        top = 0
-        while 2 * top + 1 < limit:
-            below = 2 * top + 1
-            below += below + 1 < limit and times[below + 1] > times[below]
-            if times[below] <= time:
-                break
-            times[top], latest[top] = times[below], latest[below]
-            top = below
-        times[top], latest[top] = time, index
-    for chosen in latest:
-        marks[chosen >> 6] |= ONE << np.uint64(chosen & 63)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -357,16 +239,11 @@ def position(begin: int, cut: tuple[int, int, int, int], index: int) -> int:
 
 @numba.njit(nogil=True, cache=True)
 def draw(
-    labels: Int32Array,
-    relations: int,
-    frequencies: Int64Array,
-    secret: tuple[int, int, int, int],
     begin: int,
     cut: tuple[int, int, int, int],
     count: int,
     limit: int,
     state: np.uint64,
-    times: Float64Array,
     marks: UInt64Array,
     edges: Int64Array,
 ) -> int:
@@ -377,10 +254,7 @@ def draw(
         return count
     if limit == 0:
         return 0
-    if len(frequencies):
-        mark_rare(labels, relations, frequencies, secret, begin, cut, count, limit, state, times, marks)
-    else:
-        mark_uniform(count, limit, state, marks)
+    mark_uniform(count, limit, state, marks)
     drawn = 0
     for word in range((count + 63) >> 6):
         rest = marks[word]
@@ -418,12 +292,11 @@ def count_visible(
 
 
 @numba.njit(nogil=True, cache=True)
-def fill_first(
+def fill_edges(
     offsets: Int64Array,
     entities: Int32Array,
     labels: Int32Array,
     relations: int,
-    frequencies: Int64Array,
     centres: Int32Array,
     hidden_entities: Int32Array,
     hidden_labels: Int32Array,
@@ -443,117 +316,13 @@ def fill_first(
     for row in range(start, stop):
         most = max(most, visible[row])
     marks = np.zeros((most >> 6) + 1, np.uint64)
-    times = np.empty(min(most, limit), np.float64)
     edges = np.empty(min(most, limit), np.int64)
-    secret = (0, 0, 0, 0)
     for row in range(start, stop):
         centre, entity, label = int(centres[row]), int(hidden_entities[row]), int(hidden_labels[row])
         cut = cuts(offsets, entities, labels, relations, centre, entity, label, pair)
-        if len(frequencies):
-            secret = hidden_triples(offsets, entities, labels, relations, centre, entity, label, pair)
         state = stream_of(start_of_all, streams[row])
-        drawn = draw(
-            labels,
-            relations,
-            frequencies,
-            secret,
-            offsets[centre],
-            cut,
-            visible[row],
-            limit,
-            state,
-            times,
-            marks,
-            edges,
-        )
+        drawn = draw(offsets[centre], cut, visible[row], limit, state, marks, edges)
         target = ego_offsets[row]
         for index in range(drawn):
             ego_neighbours[target + index] = entities[edges[index]]
             ego_labels[target + index] = labels[edges[index]]
-
-
-@numba.njit(nogil=True, cache=True)
-def count_second(
-    offsets: Int64Array,
-    entities: Int32Array,
-    labels: Int32Array,
-    relations: int,
-    centres: Int32Array,
-    first_offsets: Int64Array,
-    first: Int32Array,
-    seen: Int64Array,
-    start: int,
-    stop: int,
-) -> None:
-    """Writes how many edges of each direct neighbour do not lead back to the centre, none if it is the centre.
-
-    The hidden edges are between the centre and another entity, or a self-loop of the centre: none is among these.
-    """
-    for row in range(start, stop):
-        centre = int(centres[row])
-        for edge in range(first_offsets[row], first_offsets[row + 1]):
-            neighbour = int(first[edge])
-            seen[edge] = 0
-            if neighbour != centre:
-                back = stretch(offsets, entities, labels, neighbour, centre, 0, 2 * relations)[1]
-                seen[edge] = offsets[neighbour + 1] - offsets[neighbour] - back
-
-
-@numba.njit(nogil=True, cache=True)
-def fill_second(
-    offsets: Int64Array,
-    entities: Int32Array,
-    labels: Int32Array,
-    relations: int,
-    frequencies: Int64Array,
-    centres: Int32Array,
-    hidden_entities: Int32Array,
-    hidden_labels: Int32Array,
-    pair: bool,
-    start_of_all: np.uint64,
-    streams: UInt64Array,
-    limit: int,
-    first_offsets: Int64Array,
-    first: Int32Array,
-    first_labels: Int32Array,
-    seen: Int64Array,
-    ego_offsets: Int64Array,
-    ego_neighbours: Int32Array,
-    ego_labels: Int32Array,
-    ego_second_labels: Int32Array,
-    start: int,
-    stop: int,
-) -> None:
-    """Writes each centre's direct neighbours, then what is drawn of their own edges."""
-    most = 0
-    for edge in range(first_offsets[start], first_offsets[stop]):
-        most = max(most, seen[edge])
-    marks = np.zeros((most >> 6) + 1, np.uint64)
-    times = np.empty(min(most, limit), np.float64)
-    edges = np.empty(min(most, limit), np.int64)
-    secret = (0, 0, 0, 0)
-    for row in range(start, stop):
-        centre, entity, label = int(centres[row]), int(hidden_entities[row]), int(hidden_labels[row])
-        if len(frequencies):
-            secret = hidden_triples(offsets, entities, labels, relations, centre, entity, label, pair)
-        target = ego_offsets[row]
-        for edge in range(first_offsets[row], first_offsets[row + 1]):
-            ego_neighbours[target], ego_labels[target], ego_second_labels[target] = first[edge], first_labels[edge], -1
-            target += 1
-        state = stream_of(start_of_all, streams[row])
-        for edge in range(first_offsets[row], first_offsets[row + 1]):
-            if seen[edge] == 0:
-                continue
-            neighbour = int(first[edge])
-            begin, length = stretch(offsets, entities, labels, neighbour, centre, 0, 2 * relations)
-            end = int(offsets[neighbour + 1])
-            own_state = stream_of(state, np.uint64(edge - first_offsets[row]))
-            drawn = draw(
-                labels, relations, frequencies, secret, offsets[neighbour], (begin, length, end, 0),
-                seen[edge], limit, own_state, times, marks, edges,
-            )  # fmt: skip
-            for index in range(drawn):
-                ego_neighbours[target] = entities[edges[index]]
-                ego_labels[target] = first_labels[edge]
-                ego_second_labels[target] = labels[edges[index]]
-                target += 1

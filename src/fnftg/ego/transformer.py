@@ -1,22 +1,21 @@
 """The Graph Transformer Encoder (GT): from a centre's vector and its ego-graph to the entity's embedding.
 
-The paper's layer is quadratic in the ego-graph, but only the centre is read out of the last one, so only the centre's
-row of attention is computed there: exactly the paper's result at a cost linear in the neighbours, ragged, never padded.
+The paper's layer is quadratic in the ego-graph, but only the centre is read out of it. So only the centre's row of the
+attention is computed: exactly the paper's result at a cost linear in the neighbours, ragged, never padded.
 Keys, values and the relations' modulation run over distinct nodes and labels; per edge only elementwise work remains.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fnftg.ego.label_histogram import LabelHistogram
+from fnftg.ego.label_histogram import LabelCounts, LabelHistogram
 from fnftg.ego.swiglu import SwiGLU
 from fnftg.errors import FnftgError
-from fnftg.kernels.segments import attend
+from fnftg.kernels.segments import attend, attention_weights
 
 
 @dataclass(frozen=True)
@@ -24,17 +23,15 @@ class GraphTransformerConfig:
     """The paper's layer is the default; the switches are its ablations and what goes beyond it.
 
     Args:
-        layers: how many GT layers; all but the last are quadratic in the ego-graph.
         heads: attention heads; the paper's formula has one.
         relations: r_ij: edges modulate the attention by their label's text.
         segments: s[CENTRE] and s[NEIGHBOUR] are added to the inputs.
         modulated_values: beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are.
-        label_histogram: beyond the paper: the centre knows how many edges of each label it has (see ego/label_histogram.py).
+        label_histogram: beyond the paper: the number of edges of each label is added to the centre's input.
         feed_forward: width of the SwiGLU layer as a multiple of d.
         dropout: after the attention and after the feed-forward layer.
     """
 
-    layers: int = 1
     heads: int = 1
     relations: bool = True
     segments: bool = True
@@ -44,10 +41,8 @@ class GraphTransformerConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.layers < 1 or self.heads < 1:
-            raise FnftgError(
-                f"A graph transformer needs at least one layer and one head, not {self.layers}, {self.heads}."
-            )
+        if self.heads < 1:
+            raise FnftgError(f"A graph transformer needs at least one head, not {self.heads}.")
         if not 0 <= self.dropout < 1 or self.feed_forward <= 0:
             raise FnftgError(f"dropout {self.dropout} must be in [0, 1) and feed_forward {self.feed_forward} above 0.")
 
@@ -59,13 +54,16 @@ class EgoEdges:
     offsets: Tensor  # (centres + 1,)
     nodes: Tensor  # (edges,): rows of the distinct neighbours' vectors
     labels: Tensor  # (edges,): rows of the distinct labels' vectors
+    counts: LabelCounts | None = None  # of the same edges, for a GT with a label histogram
 
     def repeated(self, times: int) -> EgoEdges:
         """The same ego-graphs for further centres: once more for each."""
-        count = len(self.nodes)
-        starts = [self.offsets[:-1] + count * turn for turn in range(times)]
+        starts = [self.offsets[:-1] + len(self.nodes) * turn for turn in range(times)]
         return EgoEdges(
-            torch.cat([*starts, self.offsets[-1:] * times]), self.nodes.repeat(times), self.labels.repeat(times)
+            torch.cat([*starts, self.offsets[-1:] * times]),
+            self.nodes.repeat(times),
+            self.labels.repeat(times),
+            None if self.counts is None else self.counts.repeated(times, len(self.offsets) - 1),
         )
 
 
@@ -86,22 +84,25 @@ class GraphTransformer(nn.Module):
             self.centre.requires_grad_(False)
             self.neighbour.requires_grad_(False)
         self.label_histogram = LabelHistogram(width) if config.label_histogram else None
-        self.layers = nn.ModuleList(GraphLayer(width, config) for _ in range(config.layers))
+        self.layer = GraphLayer(width, config)
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
+        read: Tensor = self.layer(*self.inputs(centres, nodes, labels, edges), labels, edges)
+        return read
+
+    def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
+        """The weights that `forward` reads the nodes with: offsets (n + 1,), and (n + edges, heads) of which each
+        centre's own comes before those of its neighbours."""
+        return self.layer.attention(*self.inputs(centres, nodes, labels, edges), labels, edges)
+
+    def inputs(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
+        """What the layer reads: centres (n, d), distinct neighbours (m, d)."""
         centres, nodes = centres + self.centre, nodes + self.neighbour
         if self.label_histogram is not None:
-            centres = centres + self.label_histogram(labels, edges.offsets, edges.labels)
-        *full, last = (layer for layer in self.layers if isinstance(layer, GraphLayer))
-        if full:
-            neighbours = nodes[edges.nodes]  # (edges, d): from the second layer on they differ by ego-graph
-            for layer in full:
-                centres, neighbours = layer.whole(centres, neighbours, labels, edges)
-            nodes = neighbours
-            edges = EgoEdges(edges.offsets, torch.arange(len(nodes), device=nodes.device), edges.labels)
-        read: Tensor = last(centres, nodes, labels, edges)
-        return read
+            assert edges.counts is not None
+            centres = centres + self.label_histogram(labels, edges.counts, len(centres))
+        return centres, nodes
 
 
 class GraphLayer(nn.Module):
@@ -126,53 +127,28 @@ class GraphLayer(nn.Module):
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """The centres' rows of the layer: (n, d)."""
-        own = self.before_attention(centres)  # (n, d)
-        others = self.before_attention(nodes)  # (m, d)
+        own, others = self.before_attention(centres), self.before_attention(nodes)  # (n, d), (m, d)
         key_factors, value_factors = self.modulation(labels)  # (p, d) or None
-        keys = modulated(self.key(others), key_factors, edges)  # (edges, d)
-        values = modulated(self.value(others), value_factors, edges)
-        offsets, keys = with_centre_first(edges.offsets, self.key(own), keys)
-        _, values = with_centre_first(edges.offsets, self.value(own), values)
-        attended = attend(self.split(self.query(own)), self.split(keys), self.split(values), offsets).flatten(1)
+        places = CentreFirst.of(edges.offsets, len(edges.nodes))
+        query, keys = self.queries_and_keys(own, others, key_factors, edges, places)
+        values = self.split(places.rows(self.value(own), modulated(self.value(others), value_factors, edges)))
+        attended = attend(query, keys, values, places.offsets).flatten(1)
         return self.after_attention(centres, attended)
 
-    def whole(self, centres: Tensor, neighbours: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
-        """The layer for every node of every ego-graph, quadratic and padded: centres (n, d), neighbours (edges, d)."""
-        counts = edges.offsets.diff()
-        positions = torch.arange(len(neighbours), device=counts.device) - torch.repeat_interleave(
-            edges.offsets[:-1], counts
-        )
-        graph = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-        size = int(counts.max()) + 1 if len(counts) else 1
-        x = centres.new_zeros(len(centres), size, centres.shape[1])
-        x[:, 0], x[graph, positions + 1] = centres, neighbours
-        there = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
-        there[:, 0], there[graph, positions + 1] = True, True
-        normed = self.before_attention(x)
-        query, key, value = (
-            self.split(part(normed)) for part in (self.query, self.key, self.value)
-        )  # (n, size, h, d/h)
-        key_factors, value_factors = self.modulation(labels)
-        # Only edges have labels, and each has one end in the centre: elsewhere r_ij is the identity.
-        scores = torch.einsum("nihd,njhd->nhij", query, key)
-        if key_factors is not None:
-            factors = x.new_ones(x.shape)
-            factors[graph, positions + 1] = key_factors[edges.labels].to(x.dtype)
-            factors = self.split(factors)
-            scores[:, :, 0] = torch.einsum("nhd,njhd->nhj", query[:, 0], key * factors)
-            scores[:, :, :, 0] = torch.einsum("nihd,nhd->nhi", query * factors, key[:, 0])
-        scores = scores / math.sqrt(query.shape[-1])
-        weights = scores.masked_fill(~there[:, None, None], -torch.inf).softmax(-1)
-        attended = torch.einsum("nhij,njhd->nihd", weights, value)
-        if value_factors is not None:
-            factors = x.new_ones(x.shape)
-            factors[graph, positions + 1] = value_factors[edges.labels].to(x.dtype)
-            factors = self.split(factors)
-            attended[:, 0] = torch.einsum("nhj,njhd->nhd", weights[:, :, 0], value * factors)
-            from_centre = weights[:, :, :, 0].transpose(1, 2)[..., None] * value[:, :1]  # (n, size, h, d/h)
-            attended = attended + from_centre * (factors - 1) * (torch.arange(size, device=x.device) > 0)[:, None, None]
-        x = self.after_attention(x, attended.flatten(2))
-        return x[:, 0], x[graph, positions + 1]
+    def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
+        """The weights of the centres' rows: offsets (n + 1,), and (n + edges, heads), the centre first."""
+        own, others = self.before_attention(centres), self.before_attention(nodes)
+        places = CentreFirst.of(edges.offsets, len(edges.nodes))
+        query, keys = self.queries_and_keys(own, others, self.modulation(labels)[0], edges, places)
+        return places.offsets, attention_weights(query, keys, places.offsets)
+
+    def queries_and_keys(
+        self, own: Tensor, others: Tensor, factors: Tensor | None, edges: EgoEdges, places: CentreFirst
+    ) -> tuple[Tensor, Tensor]:
+        """What the attention compares: (n, heads, d / heads) with (n + edges, heads, d / heads), the centre first."""
+        keys = modulated(self.key(others), factors, edges)  # (edges, d)
+        keys = places.rows(self.key(own), keys)
+        return self.split(self.query(own)), self.split(keys)
 
     def after_attention(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.dropout(self.output(attended))
@@ -198,13 +174,20 @@ def modulated(rows: Tensor, factors: Tensor | None, edges: EgoEdges) -> Tensor:
     return gathered if factors is None else gathered * factors.index_select(0, edges.labels)
 
 
-def with_centre_first(offsets: Tensor, own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Ragged rows with the centre's own before those of its neighbours, and their offsets."""
-    count = len(own)
-    moved = offsets + torch.arange(count + 1, device=offsets.device)
-    place = torch.repeat_interleave(torch.arange(1, count + 1, device=offsets.device), offsets.diff())
-    rows = own.new_empty(count + len(others), own.shape[1])
-    rows = rows.index_copy(0, moved[:-1], own).index_copy(
-        0, torch.arange(len(others), device=own.device) + place, others
-    )
-    return moved, rows
+@dataclass(frozen=True)
+class CentreFirst:
+    """Where ragged rows stand once each centre's own row comes before those of its neighbours."""
+
+    offsets: Tensor  # (n + 1,)
+    others: Tensor  # (edges,): the new places of the neighbours' rows
+
+    @classmethod
+    def of(cls, offsets: Tensor, edges: int) -> CentreFirst:
+        numbers = torch.arange(len(offsets), device=offsets.device)
+        centre_of_edge = torch.repeat_interleave(numbers[1:], offsets.diff(), output_size=edges)  # counted from 1
+        return cls(offsets + numbers, torch.arange(edges, device=offsets.device) + centre_of_edge)
+
+    def rows(self, own: Tensor, others: Tensor) -> Tensor:
+        """(n, d), (edges, d) → (n + edges, d)"""
+        rows = own.new_empty(len(own) + len(others), own.shape[1])
+        return rows.index_copy(0, self.offsets[:-1], own).index_copy(0, self.others, others)

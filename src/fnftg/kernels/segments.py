@@ -36,6 +36,13 @@ def segment_softmax(scores: Tensor, offsets: Tensor) -> Tensor:
     return SegmentSoftmax.apply(_wide(scores), offsets)  # type: ignore[no-untyped-call, no-any-return]
 
 
+def attention_weights(query: Tensor, keys: Tensor, offsets: Tensor) -> Tensor:
+    """softmax_e(query · keys[e] / √dh) over the edges e of each segment, head by head: (edges, h), from one query a
+    segment (segments, h, dh) and keys (edges, h, dh)."""
+    spread = Spread.apply(_wide(query), offsets, len(keys))  # type: ignore[no-untyped-call]
+    return segment_softmax((spread * _wide(keys)).sum(-1) / math.sqrt(keys.shape[2]), offsets)
+
+
 def attend(query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
     """Σ_e softmax_e(query · keys[e] / √dh) values[e] over the edges e of each segment, head by head: (segments, h, dh),
     from one query a segment (segments, h, dh) and keys and values (edges, h, dh); 0 for an empty segment."""
@@ -46,9 +53,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tens
         raise ValueError(f"Values of shape {tuple(values.shape)} do not fit keys of shape {tuple(keys.shape)}.")
     query, keys, values = _wide(query), _wide(keys), _wide(values)
     if not _compiled(query, keys, values):
-        spread = Spread.apply(query, offsets, len(keys))  # type: ignore[no-untyped-call]
-        scores = (spread * keys).sum(-1) / math.sqrt(keys.shape[2])  # (edges, h)
-        return segment_sum(segment_softmax(scores, offsets).unsqueeze(-1) * values, offsets)
+        return segment_sum(attention_weights(query, keys, offsets).unsqueeze(-1) * values, offsets)
     return Attend.apply(query, keys, values, offsets)  # type: ignore[no-untyped-call, no-any-return]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,6 +13,7 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.scoring import ScoreName
+from fnftg.models.text_inputs import to_index
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.models.words import WordEmbeddings
 from fnftg.text.encoders import Encoder, TextConfig
@@ -51,7 +53,8 @@ class BOW(TextOnly):
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
         words, counts = self.tt.words(texts, rows)
-        means = functional.embedding_bag(words, self.tt.vectors, counts.cumsum(0) - counts, mode="mean")
+        tokens, starts = (to_index(column, self.tt.vectors.device) for column in (words, np.cumsum(counts) - counts))
+        means = functional.embedding_bag(tokens, self.tt.vectors, starts, mode="mean")
         projected: Tensor = self.projection(means)
         return projected  # (n, d)
 

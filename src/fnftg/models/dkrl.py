@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.scoring import ScoreName
+from fnftg.models.text_inputs import to_device, to_index
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.models.words import WordEmbeddings
 from fnftg.text.encoders import Encoder, TextConfig
@@ -59,13 +62,14 @@ class DKRL(TextOnly):
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
         words, counts = self.tt.words(texts, rows)
-        distinct, which = torch.unique(words, return_inverse=True)
-        x = self.first(functional.embedding(distinct, self.tt.vectors), which, counts)  # (words, d)
+        distinct, which = np.unique(words, return_inverse=True)
+        tokens = to_index(distinct, self.tt.vectors.device)
+        x = self.first(functional.embedding(tokens, self.tt.vectors), which, counts)  # (words, d)
         x, counts = pooled(x, counts, self.config.pool)  # (windows, d)
-        x = self.second(x.tanh(), torch.arange(len(x), device=x.device), counts)
-        text = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
+        x = self.second(x.tanh(), np.arange(len(x)), counts)
+        text = to_index(np.repeat(np.arange(len(counts)), counts), x.device)
         sums = x.new_zeros(len(counts), self.width).index_add(0, text, x)
-        means: Tensor = sums / counts.clamp(min=1)[:, None]
+        means: Tensor = sums / to_index(np.maximum(counts, 1), x.device)[:, None]
         return means.tanh()  # (n, d)
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
@@ -79,20 +83,21 @@ class WidthTwo(nn.Module):
         super().__init__()
         self.own, self.next = nn.Linear(width, new_width), nn.Linear(width, new_width, bias=False)
 
-    def forward(self, x: Tensor, which: Tensor, counts: Tensor) -> Tensor:
+    def forward(self, x: Tensor, which: Int64Array, counts: Int64Array) -> Tensor:
         """Distinct vectors (m, width), which of them stands where (total,), so many in each text (n,): (total, d)."""
-        is_last = torch.zeros(len(which) + 1, dtype=torch.bool, device=x.device)
-        is_last[counts.cumsum(0)] = True  # of the place before
-        following = self.next(x)[which.roll(-1)].masked_fill(is_last[1:, None], 0)
-        convolved: Tensor = self.own(x)[which] + following
+        is_last = np.zeros(len(which) + 1, bool)
+        is_last[np.cumsum(counts)] = True  # of the place before
+        here = to_index(which, x.device)
+        following = self.next(x)[here.roll(-1)].masked_fill(to_device(is_last[1:, None], x.device), 0)
+        convolved: Tensor = self.own(x)[here] + following
         return convolved
 
 
-def pooled(x: Tensor, counts: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The maximum over each so many rows of a text: (total, d), and how many of each text (n,) these are."""
+def pooled(x: Tensor, counts: Int64Array, size: int) -> tuple[Tensor, Int64Array]:
+    """The maximum over each `size` rows of a text, as (total, d), and how many maxima each text has (n,)."""
     windows = (counts + size - 1) // size
-    text = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
-    place = torch.arange(len(x), device=x.device) - (counts.cumsum(0) - counts)[text]
-    window = (windows.cumsum(0) - windows)[text] + place // size
+    place = np.arange(len(x)) - np.repeat(np.cumsum(counts) - counts, counts)  # in the text
+    window = np.repeat(np.cumsum(windows) - windows, counts) + place // size
     out = x.new_full((int(windows.sum()), size, x.shape[1]), -torch.inf)
-    return out.index_put((window, place % size), x).amax(1), windows
+    index = to_index(window, x.device), to_index(place % size, x.device)
+    return out.index_put(index, x).amax(1), windows

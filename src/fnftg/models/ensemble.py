@@ -93,6 +93,12 @@ class Ensemble(EvidenceModel):
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         return query_embeddings @ candidates.T
 
+    def attention(
+        self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        found = [member.attention(texts, centres, egos, labels) for member in self.each()]
+        return [pair for pairs in found if pairs is not None for pair in pairs] or None
+
     @property
     def evidence(self) -> Evidence | None:  # type: ignore[override]
         """Of the first member: all have the same sources and relations."""

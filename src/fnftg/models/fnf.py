@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fnftg.arrays import Int32Array
+from fnftg.arrays import Int32Array, IntArray
 from fnftg.ego.config import NO_EGO_GRAPHS, EgoConfig
+from fnftg.ego.label_histogram import LabelCounts, count_labels
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.errors import FnftgError
@@ -22,7 +23,15 @@ from fnftg.evidence.table import EvidenceTable
 from fnftg.models.evidence_model import EvidenceModel
 from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
-from fnftg.models.text_inputs import Join, conditioned, label_vectors, to_index
+from fnftg.models.text_inputs import (
+    Join,
+    conditioned,
+    entity_vectors,
+    label_vectors,
+    text_rows,
+    to_device,
+    to_index,
+)
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextTransformer
 
@@ -39,7 +48,7 @@ class FnFConfig:
         relation_conditioning: queries are [h‖r] and [t‖r⁻¹]; if not, their centres do not know the relation.
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
-        allow_self_answers: an entity may be its own answer; if not, then only of relations that have such a loop in train.
+        allow_self_answers: an entity may be its own answer; if not, only for relations with such a triple in train.
         evidence: beyond the paper: what adds to the embedding score of some candidates (see evidence/).
     """
 
@@ -94,22 +103,49 @@ class FnF(EvidenceModel):
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Each distinct text is encoded once, whatever its roles: centre, neighbour, or both."""
-        own, nodes, node_of_edge = self.entity_vectors(texts, centres, egos)
-        centre_vectors = [own] if candidates else []
-        if labels is not None:
-            known = self.config.relation_conditioning
-            centre_vectors.append(conditioned(self.tt, self.join, texts, centres, labels, own) if known else own)
-        x = torch.cat(centre_vectors)  # (n or 2n, d)
-        if self.gt is not None:
-            label_vectors, label_of_edge = self.edge_labels(texts, egos)
-            edges = EgoEdges(torch.from_numpy(egos.offsets), node_of_edge, label_of_edge)
-            x = self.gt(x, nodes, label_vectors, edges.repeated(len(centre_vectors)))
+        x, around = self.graph_inputs(texts, centres, egos, labels, candidates)
+        if self.gt is not None and around is not None:
+            x = self.gt(x, *around)
         if self.normalise:
             x = functional.normalize(x, dim=-1)
         query_embeddings = None
         if labels is not None:
             query_embeddings = self.query_embeddings(texts, x[-len(centres) :], labels)
         return x[: len(centres)] if candidates else None, query_embeddings
+
+    def attention(
+        self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """The attention weights of the Graph Transformer, as `GraphTransformer.attention` gives them, for all centres
+        as candidates and then for all as queries. A list, of which an ensemble has more; None without ego-graphs."""
+        if self.gt is None:
+            return None
+        x, around = self.graph_inputs(texts, centres, egos, labels, True)
+        assert around is not None
+        return [self.gt.attention(x, *around)]
+
+    def graph_inputs(
+        self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None, candidates: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, EgoEdges] | None]:
+        """What the Graph Transformer reads: the centres as candidates, then as queries (n or 2n, d), and around them
+        the distinct neighbours (m, d), the distinct labels (p, d) and the edges; None where there are no ego-graphs."""
+        own, nodes, node_of_edge = self.node_vectors(texts, centres, egos)
+        centre_vectors = [own] if candidates else []
+        if labels is not None:
+            known = self.config.relation_conditioning
+            centre_vectors.append(conditioned(self.tt, self.join, texts, centres, labels, own) if known else own)
+        x = torch.cat(centre_vectors)
+        if self.gt is None:
+            return x, None
+        distinct, label_of_edge = np.unique(egos.labels, return_inverse=True)
+        around = label_vectors(self.tt, texts, distinct)
+        counts = None
+        if self.config.graph.label_histogram:
+            counted = count_labels(egos.offsets, label_of_edge)
+            counts = LabelCounts(*(to_index(column, x.device) for column in counted))
+        offsets, *ends = (to_index(column, x.device) for column in (egos.offsets, node_of_edge, label_of_edge))
+        edges = EgoEdges(offsets, ends[0], ends[1], counts)
+        return x, (nodes, around, edges.repeated(len(centre_vectors)))
 
     @property
     def reads_query_texts(self) -> bool:
@@ -122,35 +158,24 @@ class FnF(EvidenceModel):
         assert self.evidence is not None
         distinct, of_query = np.unique(labels, return_inverse=True)
         vectors = label_vectors(self.tt, texts, distinct)  # (p, d)
-        added: Tensor = self.evidence.weights(vectors, to_index(of_query).to(vectors.device), table)
+        added: Tensor = self.evidence.weights(vectors, to_index(of_query, vectors.device), table)
         return added
 
-    def entity_vectors(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> tuple[Tensor, Tensor, Tensor]:
+    def node_vectors(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> tuple[Tensor, Tensor, IntArray]:
         """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""
         neighbours, of_edge = np.unique(
             egos.neighbours if self.gt is not None else egos.neighbours[:0], return_inverse=True
         )
         if self.config.text.training == "finetune-centre":
-            distinct, of_centre = np.unique(centres, return_inverse=True)
-            own = self.tt(texts, to_index(distinct))[to_index(of_centre)]
-            return own, self.tt(texts, to_index(neighbours), cached=True), to_index(of_edge)
+            own = entity_vectors(self.tt, texts, centres)
+            return own, self.tt(texts, text_rows(neighbours), cached=True), of_edge
         distinct, of_all = np.unique(np.concatenate([centres, neighbours]), return_inverse=True)
-        vectors = self.tt(texts, to_index(distinct))
-        return vectors[to_index(of_all[: len(centres)])], vectors[to_index(of_all[len(centres) :])], to_index(of_edge)
-
-    def edge_labels(self, texts: GraphTexts, egos: EgoGraphs) -> tuple[Tensor, Tensor]:
-        """x_TT of the distinct labels (p, d), and the label of each edge; two steps have the sum of their labels."""
-        if egos.second_labels is None:
-            distinct, of_edge = np.unique(egos.labels, return_inverse=True)
-            return label_vectors(self.tt, texts, distinct), to_index(of_edge)
-        steps = np.stack([egos.labels, egos.second_labels], axis=1)
-        pairs, of_edge = np.unique(steps, axis=0, return_inverse=True)
-        first = label_vectors(self.tt, texts, pairs[:, 0])
-        second = label_vectors(self.tt, texts, np.maximum(pairs[:, 1], 0)) * torch.from_numpy(pairs[:, 1:] >= 0)
-        return first + second, to_index(of_edge.reshape(-1))
+        vectors = self.tt(texts, text_rows(distinct))
+        index = to_index(of_all, vectors.device)
+        return vectors[index[: len(centres)]], vectors[index[len(centres) :]], of_edge
 
     def query_embeddings(self, texts: GraphTexts, entity: Tensor, labels: Int32Array) -> Tensor:
         if self.config.score == "cosine":  # the centre has met the relation already
             return entity
         relation = label_vectors(self.tt, texts, labels % texts.relations)  # the same r for tails and heads
-        return compose_queries(self.config.score, entity, relation, torch.from_numpy(labels >= texts.relations))
+        return compose_queries(self.config.score, entity, relation, to_device(labels >= texts.relations, entity.device))

@@ -93,7 +93,8 @@ class MaskedWords(nn.Module):
             given, mask = self.corrupted(ids, wanted).to(device), mask.to(device)
             typed = {} if types is None else {"token_type_ids": types.to(device)}
             states = model(input_ids=given, attention_mask=mask, **typed).last_hidden_state
-            logits = self.logits(states[wanted.to(device)])
+            place = wanted.flatten().nonzero().squeeze(1).to(device)
+            logits = self.logits(states.flatten(0, 1)[place])
             losses.append(functional.cross_entropy(logits, ids[wanted].to(device), reduction="sum"))
             chosen += int(wanted.sum())
         return torch.stack(losses).sum() / max(chosen, 1)

@@ -69,6 +69,14 @@ class LinkPredictor(nn.Module):
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
         """(q, d) against (n, d) → scores (q, n)."""
 
+    def attention(
+        self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
+    ) -> list[tuple[Tensor, Tensor]] | None:
+        """What the centres pay to themselves and to their neighbours, as candidates and then as queries: offsets
+        (2n + 1,) and weights (…, heads), the centre's own first; one such pair for each member of an ensemble. None
+        for systems without attention over edges."""
+        return None
+
     # What training asks for
 
     def register_seen(self, context: GraphContext, relations: IntArray) -> None:

@@ -35,5 +35,5 @@ class Relations(nn.Module):
                 f"This {self.system} knows only the {self.count} relations that it was trained on: for others train it "
                 "with --model.relations text."
             )
-        found: Tensor = self.table(to_index(relations).to(self.table.weight.device))
+        found: Tensor = self.table(to_index(relations, self.table.weight.device))
         return found

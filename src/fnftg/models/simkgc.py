@@ -6,6 +6,7 @@ Its negatives are the other entities of the batch, the query's own entity, and t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch, needs_ego_graphs
 from fnftg.models.losses import RankingLoss, info_nce
-from fnftg.models.text_inputs import Join, conditioned, entity_vectors
+from fnftg.models.text_inputs import Join, conditioned, entity_vectors, to_device, to_index
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextProjection
 
@@ -67,6 +68,7 @@ class SimKGC(LinkPredictor):
         self.join = Join(self.width) if config.text.query == "vector" else None
         self.register_buffer("queue", torch.zeros(config.pre_batch, self.width))  # the latest candidates come first
         self.register_buffer("queued", torch.full((config.pre_batch,), -1))  # their entities; -1: none yet
+        self._queue_ids: Int32Array | None = np.zeros(0, np.int32)  # the same in main memory; None: not read yet
 
     @property
     def reads_query_texts(self) -> bool:
@@ -84,7 +86,7 @@ class SimKGC(LinkPredictor):
         vectors = functional.normalize(entity_vectors(self.tt, texts, centres), dim=-1) if candidates else None
         if labels is None:
             return vectors, None
-        own = entity_vectors(self.query, texts, centres) if self.join is not None else torch.empty(0)
+        own = entity_vectors(self.query, texts, centres) if self.join is not None else None
         asked = conditioned(self.query, self.join, texts, centres, labels, own)
         return vectors, functional.normalize(asked, dim=-1)
 
@@ -93,22 +95,29 @@ class SimKGC(LinkPredictor):
         return query_embeddings @ candidates.T
 
     def queue_ids(self) -> Int32Array:
-        return self.queued[self.queued >= 0].cpu().numpy().astype(np.int32)
+        if self._queue_ids is None:
+            queued = self.queued.cpu().numpy()
+            self._queue_ids = queued[queued >= 0].astype(np.int32)
+        return self._queue_ids
+
+    def _load_from_state_dict(self, *arguments: Any, **more: Any) -> None:
+        super()._load_from_state_dict(*arguments, **more)
+        self._queue_ids = None
 
     def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
         """InfoNCE with an additive margin over the batch and the queue, which then takes in the batch's candidates."""
-        queue_ids = self.queue[self.queued >= 0]  # (k, d)
+        queue = self.queue[: len(self.queue_ids())]  # (k, d)
         scores = self.similarity(compared.query_embeddings, compared.candidates).float()  # (q, n)
         scores = scores.scatter_add(
             1, compared.answers[:, None], scores.new_full((len(scores), 1), -self.config.margin)
         )
         older = (
-            self.similarity(compared.query_embeddings, queue_ids.to(compared.query_embeddings.dtype)).float()
+            self.similarity(compared.query_embeddings, queue.to(compared.query_embeddings.dtype)).float()
             * self.config.pre_batch_weight
         )
         negatives = compared.negatives
         if not self.config.self_negatives:
-            own = torch.from_numpy(compared.centres[:, None] == compared.candidate_ids).to(negatives.device)
+            own = to_device(compared.centres[:, None] == compared.candidate_ids, negatives.device)
             negatives = torch.cat([negatives[:, : own.shape[1]] & ~own, negatives[:, own.shape[1] :]], dim=1)
         loss: Tensor = ranking(torch.cat([scores, older], dim=1), compared.answers, negatives)
         if self.config.both_ways:
@@ -121,6 +130,7 @@ class SimKGC(LinkPredictor):
 
     def keep(self, candidates: Tensor, entities: Int32Array) -> None:
         """The batch's candidates come first in the queue, whose last ones leave."""
-        size, now = self.config.pre_batch, torch.from_numpy(entities).to(self.queued)
+        size, now = self.config.pre_batch, to_index(entities, self.queued.device)
+        self._queue_ids = np.concatenate([entities, self.queue_ids()])[:size]
         self.queue = torch.cat([candidates.to(self.queue.dtype), self.queue])[:size]
         self.queued = torch.cat([now, self.queued])[:size]

@@ -70,7 +70,7 @@ class StAR(LinkPredictor):
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """u of the queries [h‖r] and [t‖r⁻¹], v of the candidates."""
-        v = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else torch.empty(0)
+        v = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else None
         u = None if labels is None else conditioned(self.tt, self.join, texts, centres, labels, v)
         return v if candidates else None, u
 

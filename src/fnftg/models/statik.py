@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fnftg.arrays import Int32Array
+from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.ego.config import EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.relations import Relations, RelationsFrom
 from fnftg.models.scoring import compose_queries, similarity
-from fnftg.models.text_inputs import Join, conditioned, entity_vectors, to_index
+from fnftg.models.text_inputs import Join, conditioned, entity_vectors, text_rows, to_device, to_index
 from fnftg.models.text_only import check_choices
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.transformer import GraphTexts, TextProjection
@@ -32,7 +32,7 @@ class StATIKConfig:
     Args:
         text: the encoder; centre trains it on queries and candidates, frozen not at all; the neighbours' features
             are not trained, but with centre refreshed as training.refresh_every says.
-        ego: the ego-graphs, of one hop.
+        ego: the ego-graphs.
         layers: of message passing.
         dropout: of the features that messages start from, and after each layer.
         relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
@@ -48,8 +48,6 @@ class StATIKConfig:
         check_choices("transe", self.relations)
         if self.text.training == "finetune":
             raise FnftgError("StATIK's neighbours have frozen features: set text.training finetune-centre or frozen.")
-        if self.ego.hops != 1:
-            raise FnftgError("StATIK passes messages within one hop: set ego.hops 1.")
         if self.layers < 1 or not 0 <= self.dropout < 1:
             raise FnftgError("StATIK needs at least one layer and dropout in [0, 1).")
 
@@ -87,12 +85,13 @@ class StATIK(LinkPredictor):
     ) -> tuple[Tensor | None, Tensor | None]:
         """A centre as a candidate and as a query has the same neighbours and so the same messages."""
         graph = self.graph_norm(self.messages(texts, centres, egos))  # (n, d)
-        own = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else torch.empty(0)
+        own = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else None
         query_embeddings = None
         if labels is not None:
             query = self.text_norm(conditioned(self.tt, self.join, texts, centres, labels, own)) + graph
             relations = self.relation(self.tt, texts, labels)
-            query_embeddings = compose_queries("transe", query, relations, torch.from_numpy(labels >= texts.relations))
+            inverse = to_device(labels >= texts.relations, query.device)
+            query_embeddings = compose_queries("transe", query, relations, inverse)
         return self.text_norm(own) + graph if candidates else None, query_embeddings
 
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
@@ -101,24 +100,57 @@ class StATIK(LinkPredictor):
     def messages(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> Tensor:
         """The centres after all layers: (n, d)."""
         distinct, place = np.unique(np.concatenate([centres, egos.neighbours]), return_inverse=True)
-        nodes = self.tt.features(texts, to_index(distinct), cached=True)  # (m, hidden)
-        nodes = self.entity_norm(self.entity_input(self.dropout(nodes)))[to_index(place)]
+        features = self.tt.features(texts, text_rows(distinct), cached=True)  # (m, hidden)
+        device = features.device
+        nodes = self.entity_norm(self.entity_input(self.dropout(features)))[to_index(place, device)]
         relation, place = np.unique(egos.labels % texts.relations, return_inverse=True)
-        kinds = self.tt.features(texts, texts.relation_row(to_index(relation)), cached=True)  # (p, hidden)
+        kinds = self.tt.features(texts, texts.relation_row(text_rows(relation)), cached=True)  # (p, hidden)
         kinds = self.relation_norm(functional.leaky_relu(self.relation_input(kinds)))
-        incoming = torch.from_numpy(egos.labels >= texts.relations)  # the neighbour is the head, the centre the tail
-        centre = torch.repeat_interleave(torch.from_numpy(np.diff(egos.offsets)))  # (edges,): of each edge
+        incoming = egos.labels >= texts.relations  # the neighbour is the head, the centre the tail
         x: Tensor = nodes[: len(centres)]  # (n, d)
         neighbours: Tensor = nodes[len(centres) :]  # (edges, d)
-        label, of_edge = torch.unique(to_index(place) * 2 + incoming, return_inverse=True)
-        edges = kinds[label // 2] + self.direction((label % 2).to(x.device))  # (distinct labels, d)
+        labels, label_of_edge = np.unique(place * 2 + incoming, return_inverse=True)
+        edges = kinds[to_index(labels // 2, device)] + self.direction(to_index(labels % 2, device))  # (labels, d)
+        of_edge, directions = to_index(label_of_edge, device), EdgeDirections.of(egos, incoming, device)
         for number, layer in enumerate(self.layers):
             last = number == len(self.updates)
-            x, neighbours = layer(x, neighbours, edges, of_edge, centre, incoming, last)
+            x, neighbours = layer(x, neighbours, edges, of_edge, directions, last)
             if not last:
-                edges = self.updates[number](x, neighbours, edges, of_edge, centre, incoming)  # (edges, d)
-                of_edge = torch.arange(len(edges))
+                edges = self.updates[number](x, neighbours, edges, of_edge, directions)  # (edges, d)
+                of_edge = torch.arange(len(edges), device=device)
         return x
+
+
+@dataclass(frozen=True)
+class DirectedEdges:
+    """The edges of ego-graphs that have one direction."""
+
+    edges: Tensor  # (k,): their numbers among all edges
+    centres: Tensor  # (k,): their centres
+    degrees: Tensor  # (n,): how many each centre has
+
+    @classmethod
+    def of(cls, chosen: BoolArray, centre_of_edge: Int64Array, count: int, device: torch.device) -> DirectedEdges:
+        centres = centre_of_edge[chosen]
+        columns = np.flatnonzero(chosen), centres, np.bincount(centres, minlength=count)
+        return cls(*(to_index(column, device) for column in columns))
+
+
+@dataclass(frozen=True)
+class EdgeDirections:
+    incoming: DirectedEdges  # the neighbour is the head, the centre the tail
+    outgoing: DirectedEdges
+    degrees: Tensor  # (n,): of both together, but at least 1
+
+    @classmethod
+    def of(cls, egos: EgoGraphs, incoming: BoolArray, device: torch.device) -> EdgeDirections:
+        degrees = np.diff(egos.offsets)
+        centre_of_edge = np.repeat(np.arange(len(degrees)), degrees)
+        return cls(
+            DirectedEdges.of(incoming, centre_of_edge, len(degrees), device),
+            DirectedEdges.of(~incoming, centre_of_edge, len(degrees), device),
+            to_index(np.maximum(degrees, 1), device),
+        )
 
 
 class MessagePassing(nn.Module):
@@ -139,36 +171,31 @@ class MessagePassing(nn.Module):
         neighbours: Tensor,
         edges: Tensor,
         of_edge: Tensor,
-        centre: Tensor,
-        incoming: Tensor,
+        directions: EdgeDirections,
         last: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """centres (n, d), neighbours (edges, d), vectors of edges (m, d) and which of them an edge has → both kinds of
         nodes after the messages have come; the neighbours of the last layer are not read."""
         means = torch.zeros_like(centres)
-        counts = torch.bincount(centre, minlength=len(centres)).clamp(min=1).to(centres.device)
         sent = torch.zeros_like(neighbours)
-        for transform, place in self.directions(incoming):
-            own, x, e = centre[place].to(centres.device), neighbours[place], edges[of_edge[place]]
-            sums = [torch.zeros_like(centres).index_add(0, own, rows_) for rows_ in (x, e, x * e)]
-            number = torch.bincount(centre[place], minlength=len(centres)).to(centres)[:, None]
+        for transform, some in ((self.along, directions.incoming), (self.against, directions.outgoing)):
+            x, e = neighbours[some.edges], edges[of_edge[some.edges]]
+            sums = [torch.zeros_like(centres).index_add(0, some.centres, rows) for rows in (x, e, x * e)]
             weight = functional.linear(torch.cat([*sums[:2], sums[0] + sums[1], sums[2]], dim=-1), transform.weight)
-            means = means + (weight + number * transform.bias) / counts[:, None]
+            biases = some.degrees.to(centres.dtype)[:, None] * transform.bias
+            means = means + (weight + biases) / directions.degrees[:, None]
         if last:
-            return self.taken_in(centres, means), neighbours
-        for transform, place in self.directions(~incoming):
+            return self.updated(centres, means), neighbours
+        for transform, some in ((self.along, directions.outgoing), (self.against, directions.incoming)):
             of_x, of_e, of_sum, of_product = transform.weight.chunk(4, dim=1)
             by_centre, by_edge = centres @ (of_x + of_sum).T, edges @ (of_e + of_sum).T
-            products = (centres[centre[place]] * edges[of_edge[place]]) @ of_product.T
-            messages = by_centre[centre[place]] + by_edge[of_edge[place]] + products + transform.bias
-            sent = sent.index_copy(0, place.to(sent.device), messages.to(sent.dtype))
-        return self.taken_in(centres, means), self.taken_in(neighbours, sent)
+            edge = of_edge[some.edges]
+            products = (centres[some.centres] * edges[edge]) @ of_product.T
+            messages = by_centre[some.centres] + by_edge[edge] + products + transform.bias
+            sent = sent.index_copy(0, some.edges, messages.to(sent.dtype))
+        return self.updated(centres, means), self.updated(neighbours, sent)
 
-    def directions(self, along: Tensor) -> list[tuple[nn.Linear, Tensor]]:
-        """The edges whose messages go along them, and those whose messages go against them."""
-        return [(self.along, along.nonzero().squeeze(1)), (self.against, (~along).nonzero().squeeze(1))]
-
-    def taken_in(self, nodes: Tensor, messages: Tensor) -> Tensor:
+    def updated(self, nodes: Tensor, messages: Tensor) -> Tensor:
         out: Tensor = self.dropout(self.norm(functional.leaky_relu(messages) + nodes))
         return out
 
@@ -181,14 +208,14 @@ class EdgeUpdate(nn.Module):
         self.transform, self.norm = nn.Linear(3 * width, width), nn.LayerNorm(width)
 
     def forward(
-        self, centres: Tensor, neighbours: Tensor, edges: Tensor, of_edge: Tensor, centre: Tensor, incoming: Tensor
+        self, centres: Tensor, neighbours: Tensor, edges: Tensor, of_edge: Tensor, directions: EdgeDirections
     ) -> Tensor:
         """As for messages; each edge has a vector of its own from here on: (edges, d)."""
         of_head, of_edges, of_tail = self.transform.weight.chunk(3, dim=1)
         update = (edges @ of_edges.T)[of_edge] + self.transform.bias
-        for heads, place in ((True, incoming.nonzero().squeeze(1)), (False, (~incoming).nonzero().squeeze(1))):
-            of_neighbour, of_centre = (of_head, of_tail) if heads else (of_tail, of_head)
-            ends = neighbours[place] @ of_neighbour.T + (centres @ of_centre.T)[centre[place]]
-            update = update.index_add(0, place.to(update.device), ends.to(update.dtype))
+        ends_of = (directions.incoming, of_head, of_tail), (directions.outgoing, of_tail, of_head)
+        for some, of_neighbour, of_centre in ends_of:
+            ends = neighbours[some.edges] @ of_neighbour.T + (centres @ of_centre.T)[some.centres]
+            update = update.index_add(0, some.edges, ends.to(update.dtype))
         out: Tensor = self.norm(functional.leaky_relu(update) + edges[of_edge])
         return out

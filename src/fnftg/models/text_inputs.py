@@ -12,38 +12,61 @@ from torch.nn import functional
 from fnftg.arrays import AnyArray, Int32Array
 from fnftg.text.transformer import GraphTexts, TextEncoder
 
-Reader = Callable[[GraphTexts, Tensor], Tensor]  # rows of texts (n,) → vectors (n, d)
+Reader = Callable[[GraphTexts, Tensor], Tensor]  # numbers of texts (n,), in main memory → vectors (n, d), on a device
 
 
-def to_index(integers: AnyArray) -> Tensor:
+def to_index(integers: AnyArray, device: torch.device) -> Tensor:
+    """Row numbers as a tensor on the device of the rows."""
+    return to_device(integers.astype(np.int64), device)
+
+
+def to_device(array: AnyArray, device: torch.device) -> Tensor:
+    """An array as a tensor on a device. From pinned memory, so that the copy to a GPU does not wait for its work."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def text_rows(integers: AnyArray) -> Tensor:
+    """The numbers of texts as a tensor in main memory, where the texts are."""
     return torch.from_numpy(integers.astype(np.int64))
 
 
 def entity_vectors(read: Reader, texts: GraphTexts, entities: Int32Array) -> Tensor:
     """Vectors of entities (n,) with repetitions: (n, d)."""
     distinct, inverse = np.unique(entities, return_inverse=True)
-    return read(texts, to_index(distinct))[to_index(inverse)]
+    vectors = read(texts, text_rows(distinct))
+    return vectors[to_index(inverse, vectors.device)]
 
 
 def label_vectors(read: Reader, texts: GraphTexts, labels: Int32Array) -> Tensor:
     """Vectors of relation labels (n,) with repetitions, by their texts: (n, d)."""
     distinct, inverse = np.unique(labels, return_inverse=True)
-    return read(texts, texts.relation_row(to_index(distinct)))[to_index(inverse)]
+    vectors = read(texts, texts.relation_row(text_rows(distinct)))
+    return vectors[to_index(inverse, vectors.device)]
 
 
 def conditioned(
-    tt: TextEncoder, join: Join | None, texts: GraphTexts, centres: Int32Array, labels: Int32Array, own: Tensor
+    tt: TextEncoder,
+    join: Join | None,
+    texts: GraphTexts,
+    centres: Int32Array,
+    labels: Int32Array,
+    own: Tensor | None,
 ) -> Tensor:
-    """The centres of queries, which know the relation asked for: [h‖r] or [t‖r⁻¹] as a text, or of two vectors."""
+    """The vectors of query centres, which depend on the relation asked for: (n, d).
+
+    Without `join` they are those of the texts [h‖r] and [t‖r⁻¹]; with it, those of the vectors `own` (n, d) and of r.
+    """
     if join is None:
-        encoded: Tensor = tt(texts, to_index(centres), texts.relation_row(to_index(labels)))
+        encoded: Tensor = tt(texts, text_rows(centres), texts.relation_row(text_rows(labels)))
         return encoded
+    assert own is not None
     joined: Tensor = join(own, label_vectors(tt, texts, labels))
     return joined
 
 
 class Join(nn.Module):
-    """The frugal query: a small layer lets the relation's vector into the centre's, so no query text is encoded."""
+    """The query as a vector: a small layer adds the relation to the centre, so that no query text is encoded."""
 
     def __init__(self, width: int):
         super().__init__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -13,7 +12,7 @@ from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.relations import Relations, RelationsFrom
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
-from fnftg.models.text_inputs import entity_vectors
+from fnftg.models.text_inputs import entity_vectors, to_device
 from fnftg.text.transformer import GraphTexts
 
 
@@ -47,9 +46,8 @@ class TextOnly(LinkPredictor):
         query_embeddings = None
         if labels is not None:
             relations = self.relation(self.encode, texts, labels)  # (n, d)
-            query_embeddings = compose_queries(
-                self.score, entities, relations, torch.from_numpy(labels >= texts.relations)
-            )
+            inverse = to_device(labels >= texts.relations, entities.device)
+            query_embeddings = compose_queries(self.score, entities, relations, inverse)
         return entities if candidates else None, query_embeddings
 
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
+from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.encoders import Encoder, TextConfig
@@ -39,15 +39,14 @@ class WordEmbeddings(nn.Module):
         """(vocabulary, width)"""
         return self.frozen if self.table is None else self.table.weight
 
-    def words(self, texts: GraphTexts, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens of the words that count, one text after the other, and how many each text has (n,)."""
+    def words(self, texts: GraphTexts, rows: Tensor) -> tuple[Int64Array, Int64Array]:
+        """The tokens of the content words, one text after the other, and how many each text has (n,)."""
         ragged, numbers = texts.tokens.ragged, rows.cpu().numpy()
         lengths = ragged.lengths(numbers)
         tokens = ragged.flat(numbers, lengths)
         kept = self.content.keep(tokens, lengths)
         counts = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[kept], minlength=len(lengths))
-        device = self.vectors.device
-        return torch.from_numpy(tokens[kept].astype(np.int64)).to(device), torch.from_numpy(counts).to(device)
+        return tokens[kept].astype(np.int64), counts.astype(np.int64)
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None) -> GraphTexts:
         """The texts as tokens; no features of the whole encoder are needed."""

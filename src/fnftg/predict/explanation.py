@@ -6,24 +6,19 @@ one word of a text, all of them in one batch. The other edges stay as they were 
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fnftg.arrays import Float32Array, Float64Array, Int32Array, Int64Array
 from fnftg.ego.sampling import NOTHING, EgoGraphs, Hidden
-from fnftg.ego.transformer import EgoEdges, GraphLayer, modulated, with_centre_first
 from fnftg.errors import FnftgError
 from fnftg.evidence.base import EvidenceSource, Finding
-from fnftg.kernels.segments import segment_softmax
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.evidence_model import EvidenceModel, evidence_of
-from fnftg.models.fnf import FnF
 from fnftg.predict.patched_table import PatchedTable
 from fnftg.predict.state import PredictorState
 from fnftg.ranking.calibration import margins
@@ -307,33 +302,17 @@ def without_words(predictor: PredictorState, entities: Int32Array) -> tuple[Grap
 def attention(
     predictor: PredictorState, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
 ) -> list[Float64Array] | None:
-    """What the Graph Transformer's last layer paid for the query of the first centre, and for the second centre as a
-    candidate: (heads, 1 + neighbours) each, the centre itself first. None for systems without attention over edges."""
-    model = predictor.model
-    if not isinstance(model, FnF) or model.gt is None:
+    """What the Graph Transformer paid for the query of the first centre, and for the second centre as a
+    candidate: (heads, 1 + neighbours) each, the centre itself first, the heads of an ensemble's members
+    one after the other. None for systems without attention over edges."""
+    found = predictor.model.attention(predictor.context.texts, centres, egos, labels)
+    if found is None:
         return None
-    last, seen = model.gt.layers[-1], []
-    assert isinstance(last, GraphLayer)
-    hook = last.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs))
-    try:
-        model(predictor.context.texts, centres, egos, labels, True)
-    finally:
-        hook.remove()
-    offsets, weights = layer_attention(last, *seen[0])
-    shares = [weights[offsets[row] : offsets[row + 1]].T.double().cpu().numpy() for row in (2, 1)]
-    return shares  # rows of the pass: both as candidates, then both as queries
-
-
-def layer_attention(
-    layer: GraphLayer, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges
-) -> tuple[Any, Any]:
-    """The weights with which a layer reads its values: offsets (n + 1,), (edges with the centre first, heads)."""
-    own, others = layer.before_attention(centres), layer.before_attention(nodes)
-    factors, _ = layer.modulation(labels)
-    offsets, keys = with_centre_first(edges.offsets, layer.key(own), modulated(layer.key(others), factors, edges))
-    asking = torch.repeat_interleave(layer.split(layer.query(own)), offsets.diff(), dim=0)  # (edges, heads, d / heads)
-    scores = (asking * layer.split(keys)).sum(-1) / math.sqrt(asking.shape[-1])
-    return offsets, segment_softmax(scores, offsets)
+    heads = [
+        [weights[offsets[row] : offsets[row + 1]].T.double().cpu().numpy() for offsets, weights in found]
+        for row in (2, 1)  # of both as candidates, then both as queries
+    ]
+    return [np.concatenate(parts) for parts in heads]
 
 
 # Words for people

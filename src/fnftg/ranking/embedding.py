@@ -78,7 +78,7 @@ def parts(ego: EgoConfig, context: GraphContext, centres: Int32Array, width: int
     offsets = context.neighbours.offsets
     edges = np.minimum(offsets[centres + 1] - offsets[centres], ego.num_neighbours_at_evaluation)  # (n,)
     most = max(memory // (4 * width * COPIES), 1)
-    costs = np.maximum(1 + edges * (1 if ego.hops == 1 else 1 + ego.second_limit), -(-most // MOST_CENTRES))
+    costs = np.maximum(1 + edges, -(-most // MOST_CENTRES))
     group = (np.cumsum(costs) - 1) // most
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     for start, stop in pairwise([*starts.tolist(), len(centres)]):
