@@ -29,6 +29,7 @@ from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Relation
 from fnftg.serve.app import make_app
 from fnftg.serve.options import Options
+from fnftg.serve.schemas import ExplanationOut
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
 
@@ -393,24 +394,110 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     widths = [float(path.get_attribute("stroke-width")) for path in dialog.locator(".edge .line").all()]
     effects = [abs(edge.effect) for side in (found.query, found.candidate) for edge in side.edges[:9]]
     assert sorted(range(len(widths)), key=widths.__getitem__) == sorted(range(len(effects)), key=effects.__getitem__)
-    assert found.votes is not None and found.votes.voters, "one of its lookalikes has the answer"
-    assert found.precedents is not None and found.precedents.others, "others have the answer"
-    near = [one.entity.name for reason in (found.votes.voters, found.precedents.alike) for one in reason[:5]]
-    near += [f"{one.head.name} is a kind of → {one.tail.name}" for one in found.nearest]
-    assert [text.strip() for text in dialog.locator(".near").all_inner_texts()] == near
-    assert found.parallels is not None and found.parallels.edges, "an edge joins the two already"
-    joined = dialog.locator("section", has_text="What joins the two already").locator("li")
-    expect(joined).to_have_count(len(found.parallels.edges))
-    assert found.mentions is not None and found.mentions.names, "the otter's text names it"
-    said = dialog.locator("section", has_text="What the texts say").locator("li")
-    expect(said).to_have_text([f"The text of otter names {answer.name}."])
-    before = dialog.locator("section", has_text="How the relation was answered before").locator(".remark")
-    expect(before).to_contain_text(re.compile(rf"\b{found.precedents.others} others? with the same answer:"))
+    evidence = found.as_dict()["evidence"]
+    assert sum(bool(source["items"]) for source in evidence) >= 2, "several sources of evidence have items"
+    expect_evidence(dialog, evidence)
+    nearest = [f"{one.head.name} is a kind of → {one.tail.name}" for one in found.nearest]
+    training = dialog.locator("section", has_text="Nearest training triples").locator(".near")
+    assert [text.strip() for text in training.all_inner_texts()] == nearest
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(page).to_have_url(re.compile("relation=_hypernym$"))
     page.go_forward()
     expect(page.get_by_role("dialog").locator(".triple")).to_contain_text(answer.name)
+
+
+def expect_evidence(dialog: Any, evidence: list[dict[str, Any]]) -> None:
+    """Each source has its title, its sentence, at most five items, and what it adds to the score."""
+    sections = dialog.locator("section.evidence")
+    expect(sections).to_have_count(len(evidence))
+    for section, source in zip(sections.all(), evidence, strict=True):
+        expect(section.locator("h3")).to_have_text(source["title"][:1].upper() + source["title"][1:])
+        expect(section.locator(".sentence")).to_have_text([source["sentence"]] if source["sentence"] else [])
+        items = [
+            " ".join(
+                ([f"{RELATIONS[step['relation']]} {'→' if step['direction'] == 'out' else '←'}"] if step else [])
+                + ([item["entity"]["name"]] if item["entity"] else [])
+            )
+            for item in source["items"][:5]
+            for step in [item["relation"]]
+        ]
+        assert [text.strip() for text in section.locator(".near").all_inner_texts()] == items
+        values = [item["value"] for item in source["items"][:5] if item["value"] is not None]
+        expect(section.locator(".number")).to_have_count(len(values))
+        for shown in section.locator(".number").all():
+            assert shown.get_attribute("title").lower() == (source["value_name"] or "value")
+        expect(section.locator(".remark")).to_contain_text("to the score; without this evidence: rank")
+
+
+def test_any_source_of_evidence_is_drawn_from_what_it_says(tab: Any, address: str, predictor: Predictor) -> None:
+    """The page knows no source by its name: these three exist nowhere else."""
+
+    def entity(id: str) -> dict[str, str]:
+        return {"id": id, "name": TEXTS[id].split(",")[0], "text": TEXTS[id]}
+
+    effects = {"effect": 0.25, "score_without": -3.5, "rank_without": 4.0}
+    side = {"own_attention": None, "edges": [], "words": []}
+    evidence = [
+        {
+            **effects,
+            "source": "same_first_letter",
+            "title": "same first letter",
+            "sentence": f"otter and {SCRIPT} start alike.",
+            "value_name": "letters",
+            "items": [{"entity": entity(id), "relation": None, "value": 1.0} for id in list(TEXTS)[:7]],
+        },
+        {
+            **effects,
+            "effect": -0.5,
+            "rank_without": None,
+            "source": "paths",
+            "title": "paths between the two",
+            "sentence": "",
+            "value_name": None,
+            "items": [
+                {"entity": None, "relation": {"relation": "_eats", "direction": "out"}, "value": None},
+                {"entity": entity("trout"), "relation": {"relation": "_hypernym", "direction": "in"}, "value": 0.5},
+            ],
+        },
+        {
+            **effects,
+            "source": "oracle",
+            "title": "only a sentence",
+            "sentence": "The oracle says so.",
+            "value_name": None,
+            "items": [],
+        },
+    ]
+    explanation = {
+        "head": entity("otter"),
+        "relation": {"id": "_hypernym", "name": "is a kind of", "text": "is a kind of"},
+        "tail": entity("fish"),
+        "asked": "tail",
+        "in_graph": False,
+        "hidden": False,
+        "score": -3.25,
+        "rank": 3.0,
+        "candidates": 38,
+        "probability": None,
+        "query": {"entity": entity("otter"), **side},
+        "candidate": {"entity": entity("fish"), **side},
+        "evidence": evidence,
+        "nearest": [],
+    }
+    ExplanationOut.model_validate(explanation)
+    page = tab(asked_url(address, "otter", relation="_hypernym"))
+    page.route("**/v1/explain", lambda route: route.fulfill(json=explanation))
+    page.locator(".answer-main").first.click()
+    dialog = page.get_by_role("dialog")
+    expect_evidence(dialog, evidence)
+    expect(dialog.locator(".evidence .remark")).to_have_text(
+        [
+            "7 items in all. +0.250 to the score; without this evidence: rank 4.",
+            "−0.500 to the score; without this evidence: rank –.",
+            "+0.250 to the score; without this evidence: rank 4.",
+        ]
+    )
 
 
 # A new entity

@@ -42,16 +42,18 @@ from test_predict import GRAPH, TRIPLES, Here, here, run_of, small_model  # noqa
 
 import fnftg
 from fnftg.errors import FnftgError
+from fnftg.kg.graph import Vocabulary
 from fnftg.models.pretrained import save_pretrained
+from fnftg.predict.name_index import NameIndex
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
-from fnftg.serve import batching, loading
+from fnftg.serve import batch_queue, model_manager
 from fnftg.serve.app import make_app
 from fnftg.serve.client import Client
-from fnftg.serve.loading import newest_metrics
+from fnftg.serve.model_manager import newest_metrics
 from fnftg.serve.options import Options
-from fnftg.serve.running import listening
 from fnftg.serve.schemas import MOST_BYTES, MOST_EDGES, MOST_QUERIES
+from fnftg.serve.server import listening_socket
 
 NEW = {"text": "of the first kind", "edges": [["_r_1", "e3"]], "incoming": [["_r_2", "Entity 5"]]}
 QUERIES: list[dict[str, Any]] = [
@@ -78,8 +80,8 @@ def own_run(run_folder: Path, tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(run: Path, **options: Any) -> Iterator[httpx.Client]:
-    """A real server in a thread, ready; `rooms` of the client is what its routes share."""
-    bound = listening("127.0.0.1", 0)
+    """A real server in a thread, ready; `state` of the client is the AppState that its routes share."""
+    bound = listening_socket("127.0.0.1", 0)
     app = make_app(Options(str(run), **options))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
     thread = threading.Thread(target=server.run, args=([bound],))
@@ -88,7 +90,7 @@ def serving(run: Path, **options: Any) -> Iterator[httpx.Client]:
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{bound.getsockname()[1]}", headers=headers, timeout=30) as client:
             wait_for(lambda: client.get("/readyz").status_code == 200)
-            client.rooms, client.server = app.state.rooms, server  # type: ignore[attr-defined]
+            client.state, client.server = app.state.shared, server  # type: ignore[attr-defined]
             yield client
     finally:
         server.should_exit = True
@@ -166,21 +168,21 @@ def test_requests_answered_together_have_the_answers_of_each_alone(run_folder: P
 
 
 def sample(client: httpx.Client, name: str, **labels: str) -> float:
-    value = client.rooms.metrics.registry.get_sample_value(name, labels)  # type: ignore[attr-defined]
+    value = client.state.metrics.registry.get_sample_value(name, labels)  # type: ignore[attr-defined]
     assert value is not None
     return float(value)
 
 
 def test_bad_question_harms_no_other_in_its_batch(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even one that fails only when it is computed."""
-    real = batching.answered
+    real = batch_queue.answered
 
     def failing(predictor: Predictor, asked: Any, k: int, known: bool) -> Any:
         if any(one.delta.entities for one in asked):
             raise FnftgError("No.") if k < 9 else ZeroDivisionError
         return real(predictor, asked, k, known)
 
-    monkeypatch.setattr(batching, "answered", failing)
+    monkeypatch.setattr(batch_queue, "answered", failing)
     bodies = [{"queries": [QUERIES[number % 2]]} for number in range(12)]
     with serving(run_folder) as client:
         with held(client, monkeypatch) as queue:
@@ -244,6 +246,43 @@ def test_entity_comes_with_its_edges_both_ways(server: httpx.Client) -> None:
     assert error_of(server.get("/v1/entities/e3?limit=201"))[2] == "limit"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/entities/e1", None),
+        ("GET", "/v1/entities?q=e1", None),
+        ("POST", "/v1/predict", {"queries": [{"head": "e1", "relation": "_r_0"}]}),
+        ("POST", "/v1/explain", {"head": "e1", "relation": "_r_0", "tail": "e2"}),
+        ("POST", "/v1/embed", {"entities": ["e1"]}),
+    ],
+)
+def test_search_of_an_entity_does_not_block_the_event_loop(
+    method: str, path: str, body: Any, server: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that hangs, as one of a memory map on a slow disk may, keeps no other request waiting."""
+    release, started = threading.Event(), threading.Event()
+
+    def slow(real: Callable[..., Any]) -> Callable[..., Any]:
+        def search(*arguments: Any) -> Any:
+            started.set()
+            assert release.wait(20)
+            return real(*arguments)
+
+        return search
+
+    monkeypatch.setattr(Vocabulary, "find", slow(Vocabulary.find))
+    monkeypatch.setattr(NameIndex, "search", slow(NameIndex.search))
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            response = pool.submit(server.request, method, path, json=body)
+            assert started.wait(20)
+            assert httpx.get(server.base_url.join("/healthz"), timeout=5).json() == {"status": "ok"}
+            assert not response.done()
+        finally:
+            release.set()
+        assert response.result().status_code == 200
+
+
 def test_relations_come_with_their_numbers(server: httpx.Client) -> None:
     found = server.get("/v1/relations").json()["relations"]
     counts = {relation: sum(r == relation for h, r, t in set(TRIPLES)) for relation in (f"_r_{i}" for i in range(4))}
@@ -269,11 +308,11 @@ def test_model_says_what_it_is(server: httpx.Client, run_folder: Path, tmp_path:
 
 def test_numbers_that_json_lacks_are_null(run_folder: Path) -> None:
     with serving(run_folder) as client:
-        served = client.rooms.keeper.now  # type: ignore[attr-defined]
-        table = np.array(served.predictor.table)
+        loaded = client.state.manager.current  # type: ignore[attr-defined]
+        table = np.array(loaded.predictor.table)
         table[:5], table[5:10] = math.nan, math.inf
-        spoilt = fnftg.predict.predictor.replace(served.predictor, table=table)  # type: ignore[attr-defined]
-        client.rooms.keeper.now = loading.Served(spoilt, served.about)  # type: ignore[attr-defined]
+        spoilt = fnftg.predict.predictor.replace(loaded.predictor, table=table)  # type: ignore[attr-defined]
+        client.state.manager.current = model_manager.LoadedModel(spoilt, loaded.info)  # type: ignore[attr-defined]
         found = client.post("/v1/predict", json={"queries": [QUERIES[0]], "k": 40, "known": True})
         scores = [
             answer["score"] for answer in json.loads(found.text, parse_constant=pytest.fail)["results"][0]["answers"]
@@ -597,16 +636,16 @@ class Held:
 
     def ask(self, *bodies: Any) -> list[Future[httpx.Response]]:
         """Requests that wait in the queue."""
-        before = len(self.client.rooms.batcher.waiting)  # type: ignore[attr-defined]
+        before = len(self.client.state.batcher.waiting)  # type: ignore[attr-defined]
         asked = [self.threads.submit(self.client.post, "/v1/predict", json=body) for body in bodies]
-        wait_for(lambda: len(self.client.rooms.batcher.waiting) == before + len(bodies))  # type: ignore[attr-defined]
+        wait_for(lambda: len(self.client.state.batcher.waiting) == before + len(bodies))  # type: ignore[attr-defined]
         return asked
 
 
 @contextmanager
 def held(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     """A first request is being computed until the event is set; others wait."""
-    release, started, real = threading.Event(), threading.Event(), batching.computed
+    release, started, real = threading.Event(), threading.Event(), batch_queue.compute_batch
 
     def computed(works: Any) -> Any:
         started.set()
@@ -614,7 +653,7 @@ def held(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held
         return real(works)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(16) as threads:
-        patch.setattr(batching, "computed", computed)
+        patch.setattr(batch_queue, "compute_batch", computed)
         first = threads.submit(client.post, "/v1/predict", json={"queries": [QUERIES[0]]})
         try:
             assert started.wait(20)
@@ -650,15 +689,15 @@ def test_request_whose_client_is_gone_is_not_computed(run_folder: Path, monkeypa
         with held(client, monkeypatch):
             with pytest.raises(httpx.ReadTimeout):
                 httpx.post(f"{client.base_url}/v1/predict", json=query(), timeout=0.5)
-            wait_for(lambda: len(client.rooms.batcher.waiting) == 1)  # type: ignore[attr-defined]
-        wait_for(lambda: not client.rooms.batcher.waiting)  # type: ignore[attr-defined]
+            wait_for(lambda: len(client.state.batcher.waiting) == 1)  # type: ignore[attr-defined]
+        wait_for(lambda: not client.state.batcher.waiting)  # type: ignore[attr-defined]
         assert sample(client, "fnftg_dropped_total", reason="gone") == 1
 
 
 def test_server_that_stops_answers_what_it_has_taken_on(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(run_folder) as client, held(client, monkeypatch) as queue:
         asked = queue.ask(*[query()] * 4)
-        client.rooms.keeper.stopping = True  # type: ignore[attr-defined]
+        client.state.manager.stopping = True  # type: ignore[attr-defined]
         stopping = client.get("/readyz")
         assert (stopping.status_code, stopping.json()) == (503, {"status": "stopping"})
         client.server.should_exit = True  # type: ignore[attr-defined]
@@ -668,8 +707,8 @@ def test_server_that_stops_answers_what_it_has_taken_on(run_folder: Path, monkey
 
 
 def test_server_is_alive_but_not_ready_while_it_loads(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    release, real = threading.Event(), loading.loaded
-    monkeypatch.setattr(loading, "loaded", lambda options: release.wait(20) and real(options))
+    release, real = threading.Event(), model_manager.load_model
+    monkeypatch.setattr(model_manager, "load_model", lambda options: release.wait(20) and real(options))
     app = make_app(Options(str(run_folder)))
     with TestClient(app) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
@@ -683,13 +722,13 @@ def test_server_is_alive_but_not_ready_while_it_loads(run_folder: Path, monkeypa
 def test_batch_keeps_its_budget(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of words that have to be encoded; a request that is beyond it alone is computed alone."""
     sizes: list[int] = []
-    real = batching.answered
+    real = batch_queue.answered
 
     def counted(predictor: Predictor, asked: Any, k: int, known: bool) -> Any:
         sizes.append(len(asked))
         return real(predictor, asked, k, known)
 
-    monkeypatch.setattr(batching, "answered", counted)
+    monkeypatch.setattr(batch_queue, "answered", counted)
     with serving(run_folder, tokens=10) as client, held(client, monkeypatch) as queue:
         asked = queue.ask(new(text="word " * 30), *(new(text=f"{number} of four words") for number in range(8)))
         queue.release.set()
@@ -762,7 +801,7 @@ def test_bad_checkpoint_is_refused_and_the_old_one_serves_on(own_run: Path) -> N
         for damaged in (whole[:-100], whole[: len(whole) // 2], b"", None):
             weights.unlink() if damaged is None else weights.write_bytes(damaged)
             code, message, _ = error_of(client.post("/v1/admin/reload"), 409)
-            assert code == "checkpoint" and "damaged" in message and "serves on" in message
+            assert code == "checkpoint" and "damaged" in message and "continues with the old checkpoint" in message
             assert client.post("/v1/predict", json=query()).json() == before
             assert client.get("/v1/model").json() == about and client.get("/readyz").status_code == 200
         weights.write_bytes(whole)
@@ -859,8 +898,8 @@ def test_bad_options_end_in_one_sentence(run_folder: Path, tmp_path: Path, here:
         ("--queue is 0", run_folder, "--queue", 0),
         ("--deadline is nan", run_folder, "--deadline", "nan"),
         ("token is empty", run_folder, "--token", " "),
-        ("letters without accents", run_folder, "--token", "ünï"),
-        ("no address", run_folder, "--host", "no.such.host.invalid"),
+        ("printable ASCII", run_folder, "--token", "ünï"),
+        ("not an address", run_folder, "--host", "no.such.host.invalid"),
     ]:
         result = here("serve", *options)
         sentence = [line for line in result.stderr.splitlines() if not line.startswith(("Serving", "Warning"))]

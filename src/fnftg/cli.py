@@ -59,7 +59,7 @@ COMMANDS = {
     "complete": Command(
         ASK, "fnftg.predict.commands.complete:complete", "Write the likeliest missing triples of a whole graph."
     ),
-    "serve": Command(ASK, "fnftg.serve.commands:serve", "Answer over HTTP, with an API and a web page."),
+    "serve": Command(ASK, "fnftg.serve.serve_command:serve", "Answer over HTTP, with an API and a web page."),
     "paper list": Command(PAPER, "fnftg.paper.commands:list_tables", "List the tables of the paper."),
     "paper run": Command(PAPER, "fnftg.paper.commands:run_table", "Run a table or the figure of the paper."),
 }

@@ -1,4 +1,4 @@
-"""A client for Python: the questions of `Predictor`, asked over HTTP.
+"""A Python client of the HTTP API, with the methods of `Predictor`.
 
 from fnftg.serve.client import Client
 
@@ -21,7 +21,7 @@ from fnftg.predict.questions import Answer, EntityName, NewEntity, Question, Rel
 
 
 class Client:
-    """Raises `FnftgError` with the server's sentence; is closed by `with`, or by `close`."""
+    """Raises `FnftgError` with the server's message. Close it with `close`, or use it in a `with` block."""
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 60.0):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -34,19 +34,19 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         self.http.close()
 
     def tails(self, head: EntityName, relation: RelationName, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k likeliest tails."""
+        """The k most likely tails."""
         return self.predict([Question(head=head, relation=relation)], k, known)[0]
 
     def heads(self, relation: RelationName, tail: EntityName, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k likeliest heads."""
+        """The k most likely heads."""
         return self.predict([Question(relation=relation, tail=tail)], k, known)[0]
 
     def relations_between(self, head: EntityName, tail: EntityName, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k likeliest relations from head to tail."""
+        """The k most likely relations from head to tail."""
         return self.predict([Question(head=head, tail=tail)], k, known)[0]
 
     def predict(self, questions: Sequence[Question], k: int = 10, known: bool = False) -> list[list[Answer]]:
@@ -64,7 +64,7 @@ class Client:
         hide: bool = True,
         nearest: int = 5,
     ) -> dict[str, Any]:
-        """The reasons for a triple, as `Explanation.as_dict` has them."""
+        """The reasons for a triple, as in `Explanation.as_dict`."""
         triple = as_json(head, relation, tail)
         return self._post("/v1/explain", {**triple, "asked": asked, "hide": hide, "nearest": nearest})
 
@@ -74,13 +74,13 @@ class Client:
         vectors = [one["vector"] for one in found["vectors"]]
         return np.array(vectors, np.float32).reshape(len(vectors), found["width"])
 
-    def entities(self, asked: str, limit: int = 10) -> list[dict[str, Any]]:
-        """Entities by the beginning of an id or a name: id, name, text and degree of each."""
-        found: list[dict[str, Any]] = self._get("/v1/entities", q=asked, limit=limit)["entities"]
+    def entities(self, query: str, limit: int = 10) -> list[dict[str, Any]]:
+        """Entities whose id or name starts with the query: id, name, text and degree of each."""
+        found: list[dict[str, Any]] = self._get("/v1/entities", q=query, limit=limit)["entities"]
         return found
 
     def entity(self, id: str, limit: int = 30) -> dict[str, Any]:
-        """An entity and the first of its edges."""
+        """An entity and its first edges."""
         return self._get(f"/v1/entities/{quote(id, safe='')}", limit=limit)
 
     def relations(self) -> list[dict[str, Any]]:
@@ -89,11 +89,11 @@ class Client:
         return found
 
     def model(self) -> dict[str, Any]:
-        """What answers there."""
+        """The model and the graph of the server."""
         return self._get("/v1/model")
 
     def reload(self) -> str:
-        """Loads the checkpoint that is in the server's folder now, and returns its checksum."""
+        """Loads the newest checkpoint in the server's folder and returns its checksum."""
         return str(self._post("/v1/admin/reload", {})["checkpoint"])
 
     def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Client:
             reason = str(error) or type(error).__name__
             raise FnftgError(f"{self.http.base_url} does not answer: {reason.rstrip('.')}.") from error
         except ValueError as error:
-            raise FnftgError(f"{self.http.base_url} is no server of fnftg: it does not answer in JSON.") from error
+            raise FnftgError(f"{self.http.base_url} is not an fnftg server: its response is not JSON.") from error
         if response.is_success and isinstance(value, dict):
             return value
         try:
@@ -123,20 +123,19 @@ class Client:
 def as_json(
     head: EntityName | None, relation: RelationName | None = None, tail: EntityName | None = None
 ) -> dict[str, Any]:
-    """A question as the server reads it. A new entity that is met again, say because others link to it, stands there
-    by its id."""
-    met: list[NewEntity] = []
+    """A query in the server's JSON. A new entity that occurs more than once is written in full once, then by its id."""
+    written_entities: list[NewEntity] = []
 
     def written(part: EntityName | RelationName | None) -> Any:
         if isinstance(part, Relation):
             return {"text": part.text}
         if not isinstance(part, NewEntity):
             return part
-        if any(part is other for other in met):
+        if any(part is other for other in written_entities):
             if part.id is None:
                 raise FnftgError("A new entity is linked to more than once: give it an id.")
             return part.id
-        met.append(part)
+        written_entities.append(part)
         edges, incoming = (
             [[written(relation), written(entity)] for relation, entity in pairs]
             for pairs in (part.edges, part.incoming)

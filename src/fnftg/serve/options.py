@@ -1,4 +1,4 @@
-"""What `fnftg serve` was asked for, as it reaches the app, also that of a worker in a process of its own."""
+"""The options of `fnftg serve`; worker processes read them from the environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 
-VARIABLE = "FNFTG_SERVE"  # of the environment of workers
+VARIABLE = "FNFTG_SERVE"  # environment variable of the workers
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,11 @@ class Options:
     graph: str | None = None
     index: str | None = None
     token: str | None = None
-    queue: int = 256  # requests that may wait
+    queue: int = 256  # maximum number of waiting requests
     deadline: float = 30.0  # seconds
-    tokens: int = 4096  # words of new texts in a batch
+    tokens: int = 4096  # maximum words of new texts in a batch
     batching: bool = True
-    generation: str | None = None  # a file that is rewritten when all workers are to reload
+    generation: str | None = None  # a file; when its content changes all workers reload
 
     def to_environment(self) -> None:
         os.environ[VARIABLE] = json.dumps(asdict(self))

@@ -1,4 +1,4 @@
-"""What requests and responses look like, with every bound: pydantic checks bodies by this, OpenAPI is made of it."""
+"""The schemas of requests (…Body, …Query) and responses (…Out), with all limits; OpenAPI is generated from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fnftg.predict.questions import (
 MOST_BYTES = 2 << 20  # of a request's body
 MOST_QUERIES, MOST_ANSWERS, LONGEST_NAME, LONGEST_SEARCH = 32, 1000, 1000, 200
 MOST_FOUND, MOST_LISTED, MOST_NEAREST = 100, 200, 50
-NAME, NEW = "<name>", "<new>"  # the two forms of an entity or a relation; errors do not mention them
+NAME, NEW = "<name>", "<new>"  # tags of the two forms of an entity or a relation; errors do not show them
 
 Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MOST_CHARACTERS, pattern=r"\S")]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=LONGEST_NAME)]
@@ -29,8 +29,8 @@ NewId = Annotated[
 ]
 
 
-class Strict(BaseModel):
-    """Refuses what it does not know."""
+class StrictBody(BaseModel):
+    """Rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,12 +41,12 @@ def form_of(value: Any) -> str | None:
     return NEW if isinstance(value, (dict, BaseModel)) else None
 
 
-class NewRelationBody(Strict):
-    """A relation that the graph does not have, in words."""
+class NewRelationBody(StrictBody):
+    """A relation that the graph does not have, given by its text."""
 
     text: Text
 
-    def meant(self) -> Relation:
+    def to_relation(self) -> Relation:
         return Relation(self.text)
 
 
@@ -60,8 +60,8 @@ RelationBody = Annotated[
 ]
 
 
-class NewEntityBody(Strict):
-    """An entity that the graph does not have: a text and, if there are any, edges as pairs of relation and entity."""
+class NewEntityBody(StrictBody):
+    """An entity that the graph does not have: its text and, optionally, its edges as [relation, entity] pairs."""
 
     text: Text
     edges: Annotated[list[tuple[RelationBody, EntityBody]], Field(max_length=MOST_EDGES)] = []
@@ -74,9 +74,10 @@ class NewEntityBody(Strict):
             raise ValueError(f"There are {len(self.edges) + len(self.incoming)} edges: {MOST_EDGES} are allowed")
         return self
 
-    def meant(self) -> NewEntity:
+    def to_entity(self) -> NewEntity:
         edges, incoming = (
-            [(meant(relation), meant(entity)) for relation, entity in pairs] for pairs in (self.edges, self.incoming)
+            [(to_query_part(relation), to_query_part(entity)) for relation, entity in pairs]
+            for pairs in (self.edges, self.incoming)
         )
         return NewEntity(self.text, edges, incoming, self.id)
 
@@ -91,9 +92,11 @@ EntityBody = Annotated[
 ]
 
 
-def meant(part: str | NewEntityBody | NewRelationBody | None) -> Any:
-    """A part of a question as `Predictor` takes it."""
-    return part if part is None or isinstance(part, str) else part.meant()
+def to_query_part(part: str | NewEntityBody | NewRelationBody | None) -> Any:
+    """A part of a query in the form that `Predictor` takes."""
+    if isinstance(part, NewEntityBody):
+        return part.to_entity()
+    return part.to_relation() if isinstance(part, NewRelationBody) else part
 
 
 # Requests
@@ -104,8 +107,8 @@ NEW_ENTITY_EXAMPLE: dict[str, Any] = {
 }
 
 
-class QueryBody(Strict):
-    """A triple of which one part, left out, is asked for."""
+class QueryBody(StrictBody):
+    """A triple with one part left out: the answers are candidates for it."""
 
     head: EntityBody | None = None
     relation: RelationBody | None = None
@@ -114,14 +117,14 @@ class QueryBody(Strict):
     @model_validator(mode="after")
     def two_parts(self) -> QueryBody:
         if (self.head, self.relation, self.tail).count(None) != 1:
-            raise ValueError("A query has two of head, relation and tail, and asks for the third")
+            raise ValueError("Give exactly two of head, relation and tail; the third is predicted")
         return self
 
     def question(self) -> Question:
-        return Question(meant(self.head), meant(self.relation), meant(self.tail))
+        return Question(to_query_part(self.head), to_query_part(self.relation), to_query_part(self.tail))
 
 
-class PredictBody(Strict):
+class PredictBody(StrictBody):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -132,11 +135,11 @@ class PredictBody(Strict):
     )
 
     queries: Annotated[list[QueryBody], Field(min_length=1, max_length=MOST_QUERIES)]
-    k: Annotated[int, Field(strict=True, ge=1, le=MOST_ANSWERS, description="how many answers to each query")] = 10
-    known: Annotated[bool, Field(strict=True, description="keep known links among the answers, and mark them")] = False
+    k: Annotated[int, Field(strict=True, ge=1, le=MOST_ANSWERS, description="number of answers per query")] = 10
+    known: Annotated[bool, Field(strict=True, description="include known triples in the answers and mark them")] = False
 
 
-class ExplainBody(Strict):
+class ExplainBody(StrictBody):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -149,57 +152,57 @@ class ExplainBody(Strict):
     head: EntityBody
     relation: RelationBody
     tail: EntityBody
-    asked: Annotated[Literal["tail", "head"], Field(description="which of the two was to be found")] = "tail"
-    hide: Annotated[bool, Field(strict=True, description="hide the triple itself, as in evaluation")] = True
-    nearest: Annotated[int, Field(strict=True, ge=0, le=MOST_NEAREST, description="training triples to show")] = 5
+    asked: Annotated[Literal["tail", "head"], Field(description="the end that is predicted")] = "tail"
+    hide: Annotated[bool, Field(strict=True, description="hide the triple from the model, as in evaluation")] = True
+    nearest: Annotated[int, Field(strict=True, ge=0, le=MOST_NEAREST, description="number of training triples")] = 5
 
     def triple(self) -> tuple[EntityName, RelationName, EntityName]:
-        return meant(self.head), meant(self.relation), meant(self.tail)
+        return to_query_part(self.head), to_query_part(self.relation), to_query_part(self.tail)
 
 
-class EmbedBody(Strict):
+class EmbedBody(StrictBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"entities": ["poodle.n.01", NEW_ENTITY_EXAMPLE]}]})
 
     entities: Annotated[list[EntityBody], Field(min_length=1, max_length=MOST_QUERIES)]
 
 
-class ReloadBody(Strict):
+class ReloadBody(StrictBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
     run: None = None
 
 
-class SearchQuery(Strict):
-    q: Annotated[str, Field(max_length=LONGEST_SEARCH, description="the beginning of an id or a name")] = ""
+class SearchQuery(StrictBody):
+    q: Annotated[str, Field(max_length=LONGEST_SEARCH, description="the start of an id or a name")] = ""
     limit: Annotated[int, Field(ge=1, le=MOST_FOUND)] = 10
 
 
-class EntityQuery(Strict):
-    limit: Annotated[int, Field(ge=0, le=MOST_LISTED, description="edges at most")] = 30
+class EntityQuery(StrictBody):
+    limit: Annotated[int, Field(ge=0, le=MOST_LISTED, description="maximum number of edges")] = 30
 
 
 # Responses
 
 
-class Named(BaseModel):
+class NamedOut(BaseModel):
     id: str
     name: str
     text: str
 
 
-class AnswerOut(Named):
+class AnswerOut(NamedOut):
     rank: int
     score: float | None
     probability: float | None
     known: bool
 
 
-class Answers(BaseModel):
+class AnswersOut(BaseModel):
     answers: list[AnswerOut]
 
 
-class Predicted(BaseModel):
-    results: list[Answers]
+class PredictOut(BaseModel):
+    results: list[AnswersOut]
 
 
 class StepOut(BaseModel):
@@ -207,62 +210,59 @@ class StepOut(BaseModel):
     direction: Literal["out", "in"]
 
 
-class Reason(BaseModel):
+class EffectOut(BaseModel):
+    """What something adds to the score of a triple, and the score and rank without it."""
+
     effect: float | None
     score_without: float | None
     rank_without: float | None
 
 
-class EdgeOut(Reason):
-    neighbour: Named
+class EdgeOut(EffectOut):
+    neighbour: NamedOut
     steps: list[StepOut]
     attention: list[float | None] | None
 
 
-class WordOut(Reason):
+class WordOut(EffectOut):
     word: str
 
 
 class SideOut(BaseModel):
-    entity: Named
+    entity: NamedOut
     own_attention: list[float | None] | None
     edges: list[EdgeOut]
     words: list[WordOut]
 
 
-class VoterOut(BaseModel):
-    entity: Named
-    similarity: float
+class EvidenceItemOut(BaseModel):
+    """An entity, a relation, or both, with the value that `value_name` names."""
+
+    entity: NamedOut | None
+    relation: StepOut | None
+    value: float | None
 
 
-class VotesOut(Reason):
-    voters: list[VoterOut]
+class EvidenceOut(EffectOut):
+    """One source of evidence in its own words; clients show all sources in the same way."""
+
+    source: str
+    title: str
+    sentence: str
+    value_name: str | None
+    items: list[EvidenceItemOut]
 
 
-class ParallelsOut(Reason):
-    edges: list[StepOut]
-
-
-class MentionsOut(Reason):
-    names: bool
-    named: bool
-
-
-class PrecedentsOut(Reason):
-    alike: list[VoterOut]
-    others: int
-
-
-class NearOut(BaseModel):
-    head: Named
-    tail: Named
+class NearestTripleOut(BaseModel):
+    head: NamedOut
+    tail: NamedOut
     distance: float | None
 
 
-class Explained(BaseModel):
-    head: Named
-    relation: Named
-    tail: Named
+class ExplanationOut(BaseModel):
+    head: NamedOut
+    relation: NamedOut
+    tail: NamedOut
     asked: Literal["tail", "head"]
     in_graph: bool
     hidden: bool
@@ -272,11 +272,8 @@ class Explained(BaseModel):
     probability: float | None
     query: SideOut
     candidate: SideOut
-    votes: VotesOut | None
-    parallels: ParallelsOut | None
-    mentions: MentionsOut | None
-    precedents: PrecedentsOut | None
-    nearest: list[NearOut]
+    evidence: list[EvidenceOut]
+    nearest: list[NearestTripleOut]
 
 
 class VectorOut(BaseModel):
@@ -284,39 +281,39 @@ class VectorOut(BaseModel):
     vector: list[float | None]
 
 
-class Embedded(BaseModel):
+class VectorsOut(BaseModel):
     width: int
     vectors: list[VectorOut]
 
 
-class EntityOut(Named):
+class EntityOut(NamedOut):
     degree: int
 
 
-class Entities(BaseModel):
+class EntitiesOut(BaseModel):
     entities: list[EntityOut]
 
 
-class RelationLabel(BaseModel):
+class RelationLabelOut(BaseModel):
     id: str
     name: str
 
 
 class NeighbourOut(BaseModel):
-    relation: RelationLabel
+    relation: RelationLabelOut
     direction: Literal["out", "in"]
-    neighbour: Named
+    neighbour: NamedOut
 
 
-class Surroundings(EntityOut):
+class EntityWithEdgesOut(EntityOut):
     edges: list[NeighbourOut]
 
 
-class RelationOut(Named):
+class RelationOut(NamedOut):
     triples: int
 
 
-class Relations(BaseModel):
+class RelationsOut(BaseModel):
     relations: list[RelationOut]
 
 
@@ -341,11 +338,11 @@ class ModelOut(BaseModel):
     loaded_at: str
 
 
-class Reloaded(BaseModel):
+class ReloadOut(BaseModel):
     checkpoint: str
 
 
-class Status(BaseModel):
+class StatusOut(BaseModel):
     status: Literal["ok", "ready", "loading", "stopping"]
 
 
@@ -355,5 +352,5 @@ class ErrorOut(BaseModel):
     field: str | None
 
 
-class Failed(BaseModel):
+class FailureOut(BaseModel):
     error: ErrorOut

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: /readyz says "stopping" while the last requests end. SIGHUP: the checkpoint is loaded anew."""
+"""Signals: after SIGTERM and Ctrl-C /readyz says "stopping" while the last requests end; SIGHUP reloads."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from fnftg.serve.loading import Keeper
+from fnftg.serve.model_manager import ModelManager
 
 
 @contextlib.contextmanager
-def heard(keeper: Keeper) -> Iterator[None]:
-    """In front of the handlers that are there already, which stop the server; none outside of the main thread."""
+def install_signal_handlers(manager: ModelManager) -> Iterator[None]:
+    """Runs before the installed handlers, which stop the server. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
 
-    def stopping(number: int, frame: FrameType | None) -> None:
-        keeper.stopping = True
+    def stop(number: int, frame: FrameType | None) -> None:
+        manager.stopping = True
         handler = before[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)
 
     def reload() -> None:
-        task = loop.create_task(keeper.reload_quietly())
+        task = loop.create_task(manager.reload_quietly())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    def hung_up(number: int, frame: FrameType | None) -> None:
-        if keeper.options.generation is None:  # else the parent is told, and tells all workers
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if manager.options.generation is None:  # otherwise the parent process gets the signal and tells all workers
             loop.call_soon_threadsafe(reload)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping)
-    signal.signal(signal.SIGHUP, hung_up)
+        signal.signal(number, stop)
+    signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
     finally:

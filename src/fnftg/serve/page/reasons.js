@@ -1,4 +1,5 @@
-// Why an answer: what each link and each word of both sides adds to the score, lookalikes, and the most similar triples.
+// The reasons for an answer: what each edge, each word and each source of evidence adds to the score, and the nearest
+// training triples.
 
 import { aborted, explain } from "./api.js";
 import { h, latest } from "./dom.js";
@@ -7,7 +8,7 @@ import { entityLink } from "./route.js";
 import { failure, skeleton } from "./states.js";
 import { counted, decimal, number, percent, rank, signed, spoken } from "./words.js";
 
-const VOTERS = 5; // lookalikes that are shown
+const ITEMS = 5; // items of a source of evidence that are shown
 
 /** A dialog {open(body), close()}; `onclose` is told when the reader closes it. */
 export function reasonsDialog(graph, onclose) {
@@ -68,10 +69,7 @@ function painted(graph, found) {
     figures(found),
     picture(graph, found, relation),
     h("div", { class: "columns" }, words(found, "query"), words(found, "candidate")),
-    voters(found),
-    parallels(graph, found),
-    mentions(found),
-    precedents(found),
+    ...evidence(graph, found),
     nearest(found, relation),
   ];
 }
@@ -95,7 +93,7 @@ function figures(found) {
       h(
         "p",
         { class: "remark" },
-        "This link is in the graph; it was hidden from the model here, so that it is no reason for itself.",
+        "This triple is in the graph. It was hidden from the model here, as in evaluation.",
       ),
   );
 }
@@ -124,18 +122,18 @@ function picture(graph, found, relation) {
   return h(
     "section",
     {},
-    h("h3", {}, "Links that matter"),
+    h("h3", {}, "Most important edges"),
     legend(),
     element,
     left.length > 0 &&
       h(
         "p",
         { class: "remark" },
-        `And ${left.map(([count, name]) => `${number(count)} more of ${name}`).join(", ")}, all weaker.`,
+        `And ${left.map(([count, name]) => `${number(count)} more of ${name}`).join(", ")}, all with smaller effects.`,
       ),
     !query.rows.length &&
       !candidate.rows.length &&
-      h("p", { class: "remark" }, "Neither side has links: the texts alone decide."),
+      h("p", { class: "remark" }, "Neither entity has edges: the score depends on the texts alone."),
   );
 }
 
@@ -164,9 +162,9 @@ function legend() {
   return h(
     "p",
     { class: "legend" },
-    entry("for", "speaks for the answer"),
-    entry("against", "speaks against it"),
-    h("span", { class: "soft" }, "The wider, the more the score would change without it."),
+    entry("for", "raises the score"),
+    entry("against", "lowers the score"),
+    h("span", { class: "soft" }, "The wider the line, the larger the effect on the score."),
   );
 }
 
@@ -184,7 +182,7 @@ function words(found, which) {
     h(
       "h3",
       {},
-      which === "query" ? "Words of the question: " : "Words of the answer: ",
+      which === "query" ? "Words of the query entity: " : "Words of the answer: ",
       h("span", { class: "soft" }, side.entity.name),
     ),
     side.words.length
@@ -192,9 +190,9 @@ function words(found, which) {
           "p",
           { class: "words" },
           read,
-          beyond && h("span", { class: "unread", title: "The model reads no further." }, beyond),
+          beyond && h("span", { class: "unread", title: "The model does not read these words." }, beyond),
         )
-      : h("p", { class: "words" }, side.entity.text, h("span", { class: "unread" }, " (one word has none to spare)")),
+      : h("p", { class: "words" }, side.entity.text, h("span", { class: "unread" }, " (a text of one word cannot be shortened)")),
   );
 }
 
@@ -209,79 +207,46 @@ function tinted(word, strongest) {
   );
 }
 
-// Triples
+// Evidence: each source says what it found; all of them are drawn in the same way.
 
-const similar = ({ entity, similarity }) =>
-  h(
+function evidence(graph, found) {
+  return found.evidence.map((source) => {
+    const { effect, title, sentence, items, rank_without: without } = source;
+    const more = items.length > ITEMS ? `${counted(items.length, "item")} in all. ` : "";
+    return h(
+      "section",
+      { class: "evidence" },
+      h("h3", {}, capitalised(title)),
+      sentence && h("p", { class: "sentence" }, sentence),
+      items.length > 0 &&
+        h(
+          "ol",
+          { class: "nearest" },
+          items.slice(0, ITEMS).map((item) => evidenceItem(graph, item, source.value_name)),
+        ),
+      h(
+        "p",
+        { class: "remark" },
+        `${more}${signed(effect)} to the score; without this evidence: rank ${without === null ? "–" : rank(without)}.`,
+      ),
+    );
+  });
+}
+
+const capitalised = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+function evidenceItem(graph, { entity, relation, value }, valueName) {
+  const arrow = relation && (relation.direction === "out" ? "→" : "←");
+  const step = relation && h("span", { class: "soft" }, `${spoken(graph.relationName(relation.relation))} ${arrow}`);
+  return h(
     "li",
     {},
-    h("span", { class: "near" }, visit(entity)),
-    h("span", { class: "number soft", title: "Similarity of the texts" }, decimal(similarity)),
-  );
-
-function voters(found) {
-  if (!found.votes?.voters.length) return "";
-  const { effect, rank_without: without, voters: all } = found.votes;
-  return h(
-    "section",
-    {},
-    h("h3", {}, "Lookalikes with the same answer"),
-    h("ol", { class: "nearest" }, all.slice(0, VOTERS).map(similar)),
-    h(
-      "p",
-      { class: "remark" },
-      `${counted(all.length, "lookalike")}, ${signed(effect)} to the score; without votes: rank ${rank(without)}.`,
-    ),
+    h("span", { class: "near" }, step, step && entity && " ", entity && visit(entity)),
+    value !== null && h("span", { class: "number soft", title: capitalised(valueName ?? "value") }, decimal(value)),
   );
 }
 
-function parallels(graph, found) {
-  if (!found.parallels?.edges.length) return "";
-  const { effect, rank_without: without, edges } = found.parallels;
-  const row = ({ relation, direction }) =>
-    h("li", {}, h("span", {}, spoken(graph.relationName(relation)), direction === "out" ? " →" : " ←"));
-  return h(
-    "section",
-    {},
-    h("h3", {}, "What joins the two already"),
-    h("ol", { class: "nearest" }, edges.map(row)),
-    h("p", { class: "remark" }, `${signed(effect)} to the score; without parallels: rank ${rank(without)}.`),
-  );
-}
-
-function mentions(found) {
-  if (!found.mentions?.names && !found.mentions?.named) return "";
-  const { effect, rank_without: without, names, named } = found.mentions;
-  const [asked, answer] = [found.query.entity.name, found.candidate.entity.name];
-  const row = (who, whom) => h("li", {}, h("span", {}, `The text of ${who} names ${whom}.`));
-  return h(
-    "section",
-    {},
-    h("h3", {}, "What the texts say"),
-    h("ol", { class: "nearest" }, names ? row(asked, answer) : "", named ? row(answer, asked) : ""),
-    h("p", { class: "remark" }, `${signed(effect)} to the score; without mentions: rank ${rank(without)}.`),
-  );
-}
-
-function precedents(found) {
-  if (!found.precedents?.alike.length && !found.precedents?.others) return "";
-  const { effect, rank_without: without, alike, others } = found.precedents;
-  const said = [
-    alike.length ? `${counted(alike.length, "answer")} of ${found.query.entity.name} like it` : "",
-    others ? `${counted(others, "other")} with the same answer` : "",
-  ].filter(Boolean);
-  return h(
-    "section",
-    {},
-    h("h3", {}, "How the relation was answered before"),
-    alike.length ? h("ol", { class: "nearest" }, alike.slice(0, VOTERS).map(similar)) : "",
-    h(
-      "p",
-      { class: "remark" },
-      `${said.join(", ")}: ${signed(effect)} to the score; without precedents: rank ${rank(without)}.`,
-    ),
-  );
-}
+// Triples
 
 function nearest(found, relation) {
   if (!found.nearest.length) return "";
@@ -290,17 +255,17 @@ function nearest(found, relation) {
       "li",
       {},
       h("span", { class: "near" }, visit(head), h("span", { class: "soft" }, ` ${relation} → `), visit(tail)),
-      h("span", { class: "number soft", title: "Distance of both ends together" }, decimal(distance)),
+      h("span", { class: "number soft", title: "Distance of the heads plus distance of the tails (L1)" }, decimal(distance)),
     );
   return h(
     "section",
     {},
-    h("h3", {}, "Most similar links in training"),
+    h("h3", {}, "Nearest training triples"),
     h("ol", { class: "nearest" }, found.nearest.map(row)),
     h(
       "p",
       { class: "remark" },
-      `${counted(found.nearest.length, "triple")} with this relation, by the distance of both ends to this pair.`,
+      `${counted(found.nearest.length, "triple")} with this relation, by the sum of the distances of heads and tails.`,
     ),
   );
 }

@@ -1,4 +1,4 @@
-"""Reading a request's body: no more of it than allowed, no longer than the deadline, and strict JSON."""
+"""A request's body: limited in size and in time to arrive, and strict JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
-from fnftg.serve.errors import JSON, Refusal
+from fnftg.serve.api_errors import JSON, ApiError
 from fnftg.serve.schemas import MOST_BYTES
 
-SLOWEST = 30.0  # seconds that a body may take to arrive
-MOST_READ = 8 * MOST_BYTES  # and then the connection is closed
+BODY_TIMEOUT = 30.0  # seconds for a body to arrive
+MOST_READ = 8 * MOST_BYTES  # after which the connection is closed
 
 
 class BoundedRequest(Request):
@@ -24,17 +24,17 @@ class BoundedRequest(Request):
             if length.isdigit() and int(length[:20]) > MOST_READ:
                 raise too_large()
             try:
-                with anyio.fail_after(SLOWEST):
+                with anyio.fail_after(BODY_TIMEOUT):
                     self._body = await self._bounded()
             except TimeoutError as error:
-                raise Refusal(408, "slow", f"The body did not arrive within {SLOWEST:g} seconds.") from error
-            sort = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if self._body and sort != JSON:
-                raise Refusal(415, "content_type", f"A body must be JSON: send the header Content-Type: {JSON}.")
+                raise ApiError(408, "slow", f"The body did not arrive within {BODY_TIMEOUT:g} seconds.") from error
+            media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if self._body and media_type != JSON:
+                raise ApiError(415, "content_type", f"The body must be JSON: send the header Content-Type: {JSON}.")
         return self._body
 
     async def _bounded(self) -> bytes:
-        """Keeps no more than allowed, whatever was announced; reads on a little, so that the client hears of it."""
+        """Keeps at most MOST_BYTES, whatever Content-Length says; reads on so that the client gets the error."""
         parts, size = [], 0
         async for part in self.stream():
             size += len(part)
@@ -47,20 +47,20 @@ class BoundedRequest(Request):
         return b"".join(parts)
 
     async def json(self) -> Any:
-        """Stricter than Python's own: no NaN, no halves of surrogate pairs, no depth that would break a stack."""
+        """Stricter than Python's parser: no NaN, no lone surrogates, bounded nesting."""
         try:
             return from_json(await self.body(), allow_inf_nan=False)
         except ValueError as error:
-            raise Refusal(422, "invalid", f"The body is not JSON: {error}.") from error
+            raise ApiError(422, "invalid", f"The body is not JSON: {error}.") from error
 
 
-def too_large() -> Refusal:
+def too_large() -> ApiError:
     message = f"The body has more than {MOST_BYTES:,} bytes: send fewer queries at once."
-    return Refusal(413, "too_large", message, headers={"Connection": "close"})
+    return ApiError(413, "too_large", message, headers={"Connection": "close"})
 
 
 class BoundedRoute(APIRoute):
-    """A route that reads its body in this way."""
+    """A route with a bounded body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()

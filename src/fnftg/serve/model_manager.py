@@ -1,7 +1,7 @@
-"""The model that answers, and how it is exchanged for a newer one while requests go on.
+"""Loads the model that answers, and replaces it by a newer one while the server answers requests.
 
-A request takes `Keeper.now` once and stays with it to its end; exchanging it is one assignment. What cannot be loaded
-is refused, and the old one serves on.
+A request reads `ModelManager.current` once and uses that model to its end; replacing it is one assignment. If the new
+checkpoint cannot be loaded, the server continues with the old one.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from fnftg.models.systems import title
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.questions import Question
 from fnftg.ranking.runs import EVALUATIONS
-from fnftg.serve.metrics import Metrics
 from fnftg.serve.options import Options
+from fnftg.serve.server_metrics import Metrics
 
 logger = logging.getLogger("fnftg.serve")
-LOOK = 1.0  # seconds between looks at the generation
+POLL = 1.0  # seconds between two checks of the generation
 SHOWN_METRICS = ("mrr", "hits@1", "hits@3", "hits@10")
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
-    """A predictor and what is said about it."""
+class LoadedModel:
+    """A predictor and the information that /v1/model gives about it."""
 
     predictor: Predictor
-    about: dict[str, Any]  # as /v1/model has it
+    info: dict[str, Any]  # the JSON of /v1/model
 
     @property
     def checkpoint(self) -> str:
-        return str(self.about["checkpoint"])
+        return str(self.info["checkpoint"])
 
 
-def loaded(options: Options) -> Served:
-    """From the folder as it is now, tried out: what was compiled or opened by the first answer is there already."""
+def load_model(options: Options) -> LoadedModel:
+    """Loads the checkpoint and answers one query, so that all is compiled and opened before the first request."""
     weights = weights_of(Path(options.run))
     try:
         before = sha256(weights)
@@ -55,14 +55,14 @@ def loaded(options: Options) -> Served:
     if options.index:
         predictor = predictor.indexed()
     for names in (predictor.entity_names, predictor.relation_names):
-        _ = names.table  # open: a newer checkpoint's answers take the place of these files
+        _ = names.table  # opened now: a newer checkpoint may replace these files
     _ = predictor.context.neighbours.frequencies
     _ = predictor.model.tt.encoder.model  # loaded now, not by the first new text
     if len(predictor.graph.entities) and len(predictor.graph.relations):
         predictor.many([Question(0, 0)], 1)
     if sha256(weights) != before:
-        raise FnftgError(f"The checkpoint of {options.run} was exchanged while it was read: reload once more.")
-    return Served(predictor, about(predictor, before))
+        raise FnftgError(f"The checkpoint of {options.run} changed while it was read: reload again.")
+    return LoadedModel(predictor, model_info(predictor, before))
 
 
 def weights_of(run: Path) -> Path:
@@ -70,7 +70,7 @@ def weights_of(run: Path) -> Path:
     return (folder if folder.is_dir() else run) / "model.safetensors"
 
 
-def about(predictor: Predictor, checkpoint: str) -> dict[str, Any]:
+def model_info(predictor: Predictor, checkpoint: str) -> dict[str, Any]:
     model, graph = predictor.model, predictor.graph
     return {
         "name": predictor.run.resolve().name,
@@ -93,7 +93,7 @@ def about(predictor: Predictor, checkpoint: str) -> dict[str, Any]:
 
 
 def newest_metrics(run: Path, checkpoint: str) -> dict[str, Any] | None:
-    """Of the evaluations that were stored for these weights the newest."""
+    """The newest stored evaluation of these weights."""
     folder = run / EVALUATIONS
     files = folder.glob("*.json") if folder.is_dir() else ()
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
@@ -107,22 +107,22 @@ def newest_metrics(run: Path, checkpoint: str) -> dict[str, Any] | None:
     return None
 
 
-class Keeper:
-    """Has the model that answers now, none until the first is loaded."""
+class ModelManager:
+    """Holds the model that answers; None until the first one is loaded."""
 
     def __init__(self, options: Options, metrics: Metrics):
         self.options, self.metrics = options, metrics
-        self.now: Served | None = None
+        self.current: LoadedModel | None = None
         self.stopping = False
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="fnftg-loading")
-        self.turn = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self.generation = read_generation(options)
 
-    async def load(self) -> Served:
-        """Loads what is in the folder and lets it answer; raises `FnftgError` where that is no good."""
-        async with self.turn:
+    async def load(self) -> LoadedModel:
+        """Loads the checkpoint in the folder and makes it the current model; raises `FnftgError` if that fails."""
+        async with self.lock:
             try:
-                served = await asyncio.get_running_loop().run_in_executor(self.thread, loaded, self.options)
+                model = await asyncio.get_running_loop().run_in_executor(self.thread, load_model, self.options)
             except FnftgError:
                 self.metrics.reloads.labels("refused").inc()
                 raise
@@ -130,35 +130,35 @@ class Keeper:
                 self.metrics.reloads.labels("refused").inc()
                 logger.exception("The checkpoint could not be loaded")
                 kind = type(error).__name__
-                raise FnftgError(f"The checkpoint could not be loaded ({kind}): the log says more.") from error
-            again, self.now = self.now is not None, served
+                raise FnftgError(f"The checkpoint could not be loaded ({kind}): see the log.") from error
+            again, self.current = self.current is not None, model
             self.metrics.reloads.labels("done" if again else "first").inc()
             self.metrics.model.clear()
-            facts = served.about
-            self.metrics.model.labels(served.checkpoint, facts["system"], str(facts["graph"]["entities"])).set(1)
-            if again:  # the old one goes when its last request ends; what it left in cycles goes now
+            info = model.info
+            self.metrics.model.labels(model.checkpoint, info["system"], str(info["graph"]["entities"])).set(1)
+            if again:  # the old model is freed with its last request; its reference cycles are freed now
                 asyncio.get_running_loop().run_in_executor(self.thread, gc.collect)
-            return served
+            return model
 
-    async def reload(self) -> Served:
-        """Also in the other workers."""
-        served = await self.load()
+    async def reload(self) -> LoadedModel:
+        """Loads, and tells the other workers to reload."""
+        model = await self.load()
         if self.options.generation is not None:
             self.generation = bump_generation(Path(self.options.generation))
-        return served
+        return model
 
     async def reload_quietly(self) -> None:
-        """For signals, whose sender sees only the log."""
+        """Loads after a signal: the outcome goes to the log."""
         try:
-            served = await self.load()
-            logger.warning("Reloaded: checkpoint %s answers now.", served.checkpoint[:16])
+            model = await self.load()
+            logger.warning("Reloaded: checkpoint %s is in use.", model.checkpoint[:16])
         except FnftgError as error:
-            logger.error("Not reloaded, the old checkpoint serves on: %s", error)
+            logger.error("Not reloaded, the server continues with the old checkpoint: %s", error)
 
     async def watch(self) -> None:
-        """Reloads when another worker, or the parent, did."""
+        """Reloads when another worker or the parent process asks for it."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL)
             newest = read_generation(self.options)
             if newest != self.generation:
                 self.generation = newest
@@ -173,7 +173,7 @@ def read_generation(options: Options) -> str:
 
 
 def bump_generation(file: Path) -> str:
-    """Something that was never there before."""
+    """Writes a new value, which tells the workers to reload."""
     newest = datetime.now(timezone.utc).isoformat()
     partial = file.with_name(f"{file.name}.{id(newest)}")
     partial.write_text(newest)

@@ -1,4 +1,4 @@
-"""Every error has one form: {"error": {"code", "message", "field"}}, one sentence that a person can act on."""
+"""API errors: {"error": {"code", "message", "field"}}, with one sentence that a person can act on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fnftg.serve.schemas import NAME, NEW
 logger = logging.getLogger("fnftg.serve")
 JSON = "application/json"
 PLAIN_CODES = {404: "not_found", 405: "method_not_allowed"}
-WORDS = {"missing": "This field is missing", "extra_forbidden": "There is no such field here: remove it"}
+MESSAGES = {"missing": "This field is missing", "extra_forbidden": "This field is unknown: remove it"}
 
 
-class Refusal(HTTPException):
-    """A request that gets no answer, and why."""
+class ApiError(HTTPException):
+    """A request that cannot be answered, and why."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
@@ -31,7 +31,7 @@ class Refusal(HTTPException):
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Numbers that JSON lacks (NaN, infinite ones) are null."""
+    """NaN and infinity, which JSON lacks, become null."""
     return Response(to_json(value, inf_nan_mode="null"), status, headers, JSON)
 
 
@@ -42,30 +42,30 @@ def error_response(
 
 
 def field_of(place: Sequence[Any]) -> str | None:
-    """What pydantic calls ("body", "queries", 0, "head"), without the forms of a union: queries.0.head."""
+    """Pydantic's ("body", "queries", 0, "head") as queries.0.head, without the tags of unions."""
     parts = [str(part) for part in place[1:] if part not in (NAME, NEW)]
     return ".".join(parts)[:200] or None
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    @app.exception_handler(Refusal)
-    async def refused(_: Request, error: Refusal) -> Response:
+    @app.exception_handler(ApiError)
+    async def api_error(_: Request, error: ApiError) -> Response:
         return error_response(error.status_code, error.code, error.message, error.field, dict(error.headers or {}))
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid_request(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        words = WORDS.get(first["type"], str(first["msg"]).removeprefix("Value error, "))
-        return error_response(422, "invalid", words.rstrip(".") + ".", field_of(first["loc"]))
+        message = MESSAGES.get(first["type"], str(first["msg"]).removeprefix("Value error, "))
+        return error_response(422, "invalid", message.rstrip(".") + ".", field_of(first["loc"]))
 
     @app.exception_handler(StarletteError)
-    async def other(_: Request, error: StarletteError) -> Response:
+    async def http_error(_: Request, error: StarletteError) -> Response:
         code = PLAIN_CODES.get(error.status_code, "invalid")
-        message = {404: "There is nothing here: /openapi.json lists what there is."}.get(
+        message = {404: "There is no such route: see /openapi.json."}.get(
             error.status_code, str(error.detail).rstrip(".") + "."
         )
         return error_response(error.status_code, code, message, headers=dict(error.headers or {}))
 
     @app.exception_handler(Exception)
-    async def broken(_: Request, error: Exception) -> Response:
-        return error_response(500, "internal", "The server made a mistake; its log says more.")
+    async def internal_error(_: Request, error: Exception) -> Response:
+        return error_response(500, "internal", "Internal server error: see the server's log.")

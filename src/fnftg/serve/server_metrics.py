@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests, how long they took, how they were batched, and which model answers."""
+"""Metrics for Prometheus: requests, their duration, the batches, and the model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-CLIENT_GONE = 499  # what nginx calls it
+CLIENT_DISCONNECTED = 499  # the status that nginx uses
 
 
 class Metrics:
-    """Of one app, so that a process can have several."""
+    """The metrics of one app; a process can have several."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -42,7 +42,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class Measured:
+class MetricsMiddleware:
     """Counts and times every request."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics):
@@ -52,16 +52,16 @@ class Measured:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, start = CLIENT_GONE, time.perf_counter()
+        status, start = CLIENT_DISCONNECTED, time.perf_counter()
 
-        async def noted(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, send_and_record)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route, str(status)).inc()

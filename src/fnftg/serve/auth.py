@@ -1,7 +1,7 @@
-"""Who may ask: a token on every route but health, and headers that keep browsers from being used against us.
+"""Authentication: a token on every route except health checks, and security headers for browsers.
 
-A program sends `Authorization: Bearer TOKEN`. A person opens /?token=TOKEN once: the answer sets a cookie that no
-script can read and no other site can send, and leads to / without the token in the address.
+A program sends `Authorization: Bearer TOKEN`. A person opens /?token=TOKEN once: the response sets a cookie that no
+script can read and no other site can send, and redirects to / without the token in the address.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fnftg.serve.errors import error_response
+from fnftg.serve.api_errors import error_response
 
-OPEN = ("/healthz", "/readyz")  # what a load balancer asks
+OPEN_ROUTES = ("/healthz", "/readyz")  # for load balancers
 COOKIE = "fnftg"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -34,13 +34,13 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Guard:
-    """The outermost part of the app."""
+class AuthMiddleware:
+    """Lets requests with the token or the cookie pass."""
 
     def __init__(self, app: ASGIApp, token: str | None):
         self.app = app
         self.token = None if token is None else digest(token)
-        self.cookie = None if token is None else digest(f"cookie of {token}")  # shows nothing of the token
+        self.cookie = None if token is None else digest(f"cookie of {token}")  # does not reveal the token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,12 +55,12 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-cache" if page else "no-store")
             await send(message)
 
-        if self.token is None or scope["path"] in OPEN:
+        if self.token is None or scope["path"] in OPEN_ROUTES:
             await self.app(scope, receive, with_headers)
             return
         headers = Headers(scope=scope)
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if scope["path"] == "/" and asked and self.is_token(asked[-1]):
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        if scope["path"] == "/" and tokens and self.is_token(tokens[-1]):
             response = RedirectResponse("/", 303)
             assert self.cookie is not None
             response.set_cookie(COOKIE, self.cookie, httponly=True, samesite="strict")
@@ -73,7 +73,7 @@ class Guard:
             await refused(scope, receive, with_headers)
 
     def is_token(self, given: str) -> bool:
-        """In a time that tells nothing about the token: digests are compared, byte by byte to the end."""
+        """Compares digests in constant time, so that the duration reveals nothing about the token."""
         return self.token is not None and hmac.compare_digest(digest(given), self.token)
 
     def is_cookie(self, header: str) -> bool:

@@ -1,4 +1,4 @@
-"""Running the app: one process, or a parent with several workers that share the port."""
+"""Runs the app: in one process, or in several workers that share the port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 from fnftg.console import log
 from fnftg.errors import FnftgError
 from fnftg.serve.app import make_app
-from fnftg.serve.loading import bump_generation, loaded
+from fnftg.serve.model_manager import bump_generation, load_model
 from fnftg.serve.options import Options
 
 BACKLOG = 2048
@@ -33,23 +33,23 @@ LOGGING = {
 
 
 def run(options: Options, host: str, port: int, workers: int = 1) -> None:
-    """Until a signal stops it: SIGTERM ends well, Ctrl-C raises `KeyboardInterrupt`, both after the last request."""
-    bound = listening(host, port)
+    """Runs until a signal: SIGTERM returns, Ctrl-C raises `KeyboardInterrupt`, both after the last request."""
+    bound = listening_socket(host, port)
     shown = f"[{host}]" if ":" in host else host
     log(f"Serving {options.run} on http://{shown}:{bound.getsockname()[1]}; Ctrl-C stops.")
-    signal.signal(signal.SIGTERM, lambda *_: None)  # what uvicorn hands the signal on to when it has stopped
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again once it has stopped
     if workers == 1:
-        run_here(options, bound)
+        run_in_process(options, bound)
     else:
         run_workers(options, bound, workers)
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise FnftgError(f"{host} is no address of this machine: give its name or its number.") from error
+        raise FnftgError(unknown_address(host)) from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
@@ -60,38 +60,42 @@ def listening(host: str, port: int) -> socket.socket:
         bound.close()
         reasons = {
             errno.EADDRINUSE: f"Port {port} of {host} is in use: choose another with --port.",
-            errno.EACCES: f"Port {port} needs rights that you do not have: choose one above 1023 with --port.",
+            errno.EACCES: f"Port {port} needs privileges that you do not have: choose one above 1023 with --port.",
         }
-        reason = reasons.get(error.errno or 0, f"{host} is no address of this machine: give its name or its number.")
+        reason = reasons.get(error.errno or 0, unknown_address(host))
         raise FnftgError(reason) from error
 
 
-def run_here(options: Options, bound: socket.socket) -> None:
+def unknown_address(host: str) -> str:
+    return f"{host} is not an address of this machine: give its host name or IP address."
+
+
+def run_in_process(options: Options, bound: socket.socket) -> None:
     failures: list[FnftgError] = []
 
     def failed(error: FnftgError) -> None:
         failures.append(error)
         server.should_exit = True
 
-    server = uvicorn.Server(config_of(make_app(options, failed)))
+    server = uvicorn.Server(uvicorn_config(make_app(options, failed)))
     server.run([bound])
     if failures:
         raise failures[0]
 
 
 def run_workers(options: Options, bound: socket.socket, workers: int) -> None:
-    loaded(options)  # here once, so that a fault is told once, and workers find everything made
+    load_model(options)  # once here: an error is reported once, and the workers find all caches filled
     with tempfile.TemporaryDirectory(prefix="fnftg-") as folder:
         generation = Path(folder) / "generation"
         bump_generation(generation)
         replace(options, generation=str(generation)).to_environment()
-        parent = Parent(config_of("fnftg.serve.app:app_of_worker", workers), [bound], generation)
+        parent = WorkerSupervisor(uvicorn_config("fnftg.serve.app:make_worker_app", workers), [bound], generation)
         parent.run()
     if parent.interrupted:
         raise KeyboardInterrupt
 
 
-def config_of(app: object, workers: int = 1) -> uvicorn.Config:
+def uvicorn_config(app: object, workers: int = 1) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         factory=isinstance(app, str),
@@ -103,8 +107,8 @@ def config_of(app: object, workers: int = 1) -> uvicorn.Config:
     )
 
 
-class Parent(Multiprocess):
-    """Keeps the workers alive; on SIGHUP they reload, which they are told through a file."""
+class WorkerSupervisor(Multiprocess):
+    """Keeps the workers alive; on SIGHUP tells them to reload through a file."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], generation: Path):
         super().__init__(config, sockets)

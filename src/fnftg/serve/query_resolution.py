@@ -1,4 +1,4 @@
-"""From bodies to resolved questions; what cannot be resolved is refused, naming the field."""
+"""Resolves the names in a request's body; an error says which field has the unknown name."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fnftg.predict.entity_linking import resolved, resolved_triple
 from fnftg.predict.name_index import NameIndex
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import ResolvedQuery
-from fnftg.serve.errors import Refusal
-from fnftg.serve.schemas import EmbedBody, ExplainBody, NewEntityBody, NewRelationBody, PredictBody, meant
+from fnftg.serve.api_errors import ApiError
+from fnftg.serve.schemas import EmbedBody, ExplainBody, NewEntityBody, NewRelationBody, PredictBody, to_query_part
 
 
-def questions(body: PredictBody, predictor: Predictor) -> list[ResolvedQuery]:
+def resolve_queries(body: PredictBody, predictor: Predictor) -> list[ResolvedQuery]:
     found = []
     for place, query in enumerate(body.queries):
         try:
             found.append(resolved(query.question(), predictor.entity_names, predictor.relation_names))
         except FnftgError as error:
             parts = {"head": query.head, "relation": query.relation, "tail": query.tail}
-            raise refusal(error, predictor, f"queries.{place}", parts) from error
+            raise api_error(error, predictor, f"queries.{place}", parts) from error
     return found
 
 
@@ -30,40 +30,40 @@ def check_triple(body: ExplainBody, predictor: Predictor) -> None:
         resolved_triple(*body.triple(), predictor.entity_names, predictor.relation_names)
     except FnftgError as error:
         parts = {"head": body.head, "relation": body.relation, "tail": body.tail}
-        raise refusal(error, predictor, "", parts) from error
+        raise api_error(error, predictor, "", parts) from error
 
 
-def entities(body: EmbedBody, predictor: Predictor) -> list[ResolvedQuery]:
+def resolve_entities(body: EmbedBody, predictor: Predictor) -> list[ResolvedQuery]:
     found = []
     for place, entity in enumerate(body.entities):
         try:
             names = predictor.entity_names, predictor.relation_names
-            found.append(resolved_triple(meant(entity), None, None, *names))
+            found.append(resolved_triple(to_query_part(entity), None, None, *names))
         except FnftgError as error:
-            raise refusal(error, predictor, "entities", {str(place): entity}) from error
+            raise api_error(error, predictor, "entities", {str(place): entity}) from error
     return found
 
 
-def refusal(error: FnftgError, predictor: Predictor, place: str, parts: dict[str, Any]) -> Refusal:
-    """With the field of the first name that nothing has, or else of the whole question."""
-    named = [
+def api_error(error: FnftgError, predictor: Predictor, place: str, parts: dict[str, Any]) -> ApiError:
+    """Names the field of the first unknown name, or of the whole query if all names are known."""
+    mentioned = [
         found
         for field, part in parts.items()
         for found in names_in(part, f"{place}.{field}".strip("."), "relation" if field == "relation" else "entity")
     ]
-    new = {name for _, kind, name in named if kind == "new"}
-    for field, kind, name in named:
+    new = {name for _, kind, name in mentioned if kind == "new"}
+    for field, kind, name in mentioned:
         if kind != "new" and name not in new:
             names: NameIndex = predictor.relation_names if kind == "relation" else predictor.entity_names
             try:
                 names.row(name)
             except FnftgError as missing:
-                return Refusal(422, f"unknown_{kind}", str(missing), field)
-    return Refusal(422, "invalid", str(error), place or None)
+                return ApiError(422, f"unknown_{kind}", str(missing), field)
+    return ApiError(422, "invalid", str(error), place or None)
 
 
 def names_in(part: Any, field: str, kind: str) -> Iterator[tuple[str, str, str]]:
-    """Every name, with its field and its kind; "new" are the ids of new entities, which others may name."""
+    """(field, kind, name) of every name; kind "new" is the id of a new entity, which other parts may refer to."""
     if isinstance(part, str):
         yield field, kind, part
     elif isinstance(part, NewEntityBody):
