@@ -1,1 +1,1 @@
-"""What speaks for a candidate beside the embedding score: one file for each source, one interface, one table, one fit."""
+"""What speaks for a candidate beside the embedding score: one file for each source, one table, one fit."""
