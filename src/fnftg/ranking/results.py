@@ -20,7 +20,7 @@ from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.baselines import degree_counts, frequency_counts, random_values
 from fnftg.ranking.evaluation import MEMORY, Ranking, rank_split
 from fnftg.ranking.metrics import Ties, intervals, metric_values, named
-from fnftg.ranking.protocols import Protocol
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL, Protocol
 from fnftg.ranking.protocols import protocol as protocol_named
 from fnftg.ranking.queries import Filter
 from fnftg.text.transformer import GraphTexts
@@ -32,7 +32,7 @@ MANY = 1.5  # heads per tail, or tails per head, from which on a relation counts
 def evaluate(
     model: LinkPredictor,
     graph: KnowledgeGraph,
-    protocol: Protocol | str = "statik",
+    protocol: Protocol | str = DEFAULT_PROTOCOL,
     split: str = "test",
     texts: GraphTexts | None = None,
     sample: int | None = None,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from fnftg.errors import FnftgError
 from fnftg.models.losses import LossConfig
 from fnftg.models.systems import SystemConfig, system
-from fnftg.ranking.protocols import protocol
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL, protocol
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TrainingConfig:
         hidden: what is hidden from the ego-graphs of a triple: itself, or every edge of the pair.
         mask_known: known answers other than the target are no negatives.
         seed: of the weights, the order of triples, the ego-graphs and dropout.
-        protocol: under which validation and the final test rank: paper, statik or strict.
+        protocol: under which validation and the final test rank: own-split, cumulative or strict.
         validate_every: epochs between validations.
         validation_triples: how many val triples are ranked, drawn once; all if none is given.
         patience: validations without a better MRR after which training stops; never if none is given.
@@ -53,7 +53,7 @@ class TrainingConfig:
     hidden: Literal["target", "pair"] = "target"
     mask_known: bool = True
     seed: int = 73
-    protocol: str = "statik"
+    protocol: str = DEFAULT_PROTOCOL
     validate_every: int = 1
     validation_triples: int | None = None
     patience: int | None = None
