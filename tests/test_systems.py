@@ -32,7 +32,8 @@ from fnftg.text.rows import GraphLines
 from fnftg.text.stopwords import STOP_WORDS, ContentWords
 from fnftg.text.transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch
-from fnftg.training.config import RunConfig, merged
+from fnftg.training.config import RunConfig
+from fnftg.training.recipes import merge_fields
 from fnftg.training.loop import train
 
 ENCODER = "scratch:L-1_H-32_A-2"
@@ -80,7 +81,7 @@ def configured(system: str, model: dict[str, Any] | None = None, **training: Any
     fields = {"text": {"encoder": ENCODER, "dropout": 0.0, "pooling": "mean"}}
     if system not in ("bow", "dkrl"):
         fields["text"]["words"] = 8
-    fields = merged(merged(fields, SYSTEM_FIELDS[system]), model or {})
+    fields = merge_fields(merge_fields(fields, SYSTEM_FIELDS[system]), model or {})
     config: RunConfig = from_dict(
         RunConfig, {"system": system, "model": fields, "training": {**TRAINING, **loss, **training}}
     )
