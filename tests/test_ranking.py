@@ -431,7 +431,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a small graph, trained for one epoch."""
     from fnftg.models.configs import from_dict
     from fnftg.training.config import RunConfig
-    from fnftg.training.loop import train
+    from fnftg.training.loop import train_run
 
     folder = tmp_path_factory.mktemp("ranked")
     graph = GRAPH.save(folder / "graph")
@@ -439,7 +439,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model": {"text": {"encoder": "scratch:L-1_H-16_A-2", "words": 8}},
         "training": {"epochs": 1, "batch_size": 10, "log_every": 1},
     }
-    train(graph, from_dict(RunConfig, fields), folder / "run")
+    train_run(graph, from_dict(RunConfig, fields), folder / "run")
     return folder / "run"
 
 

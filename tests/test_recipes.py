@@ -15,11 +15,11 @@ from fnftg.models.systems import SYSTEMS
 from fnftg.training.commands import configured
 from fnftg.training.config import RunConfig
 from fnftg.training.config_yaml import to_yaml
-from fnftg.training.recipes import FOLDER, SIZES, merge_fields, recipe, recipe_of_system, recipes
+from fnftg.training.recipes import FOLDER, SIZES, merge_fields, recipe_fields, recipe_of_system, recipes
 
 
 def config_of(name: str | Path) -> RunConfig:
-    config: RunConfig = from_dict(RunConfig, recipe(name))
+    config: RunConfig = from_dict(RunConfig, recipe_fields(name))
     return config
 
 
@@ -70,8 +70,8 @@ def test_what_the_recipes_set() -> None:
 def test_file_may_name_a_base_and_set_only_what_differs(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: frugal\ntraining: {seed: 5}\n")
     (tmp_path / "other.yaml").write_text("base: mine.yaml\nmodel: {text: {words: 40}}\n")
-    expected = merge_fields(recipe("frugal"), {"training": {"seed": 5}, "model": {"text": {"words": 40}}})
-    assert recipe(tmp_path / "other.yaml") == expected
+    expected = merge_fields(recipe_fields("frugal"), {"training": {"seed": 5}, "model": {"text": {"words": 40}}})
+    assert recipe_fields(tmp_path / "other.yaml") == expected
 
 
 def test_without_a_config_the_default_is_frugal_or_that_of_the_system() -> None:
@@ -95,13 +95,13 @@ def test_without_a_config_the_default_is_frugal_or_that_of_the_system() -> None:
 def test_bad_recipe_file_gets_one_sentence(content: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(content)
     with pytest.raises(FnftgError, match=words):
-        recipe(tmp_path / "mine.yaml")
+        recipe_fields(tmp_path / "mine.yaml")
 
 
 @pytest.mark.parametrize("name", ["rugal", "_frugall", "frugal-", "wn18rr-huge", "wn18rr-SIZE", "../config", ""])
 def test_unknown_recipe_gets_one_sentence(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FnftgError, match="There is no recipe"):
-        recipe(name)
+        recipe_fields(name)
     assert main(["recipes", "rugal"]) == 1
     assert capsys.readouterr().err.startswith("fnftg: There is no recipe 'rugal': choose frugal, ")
 

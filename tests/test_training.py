@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import fnftg
 from fnftg.cli import main
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
@@ -26,8 +28,8 @@ from fnftg.models.pretrained import from_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
 from fnftg.training.config import RunConfig
+from fnftg.training.loop import train_run
 from fnftg.training.recipes import merge_fields
-from fnftg.training.loop import train
 
 SMALL = {
     "model": {
@@ -85,7 +87,7 @@ def losses(run: Path) -> list[float]:
 def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp_path: Path) -> None:
     text = {"model": {"text": {"training": training}}}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    train(KnowledgeGraph.open(store), configured(**text), whole)
+    train_run(KnowledgeGraph.open(store), configured(**text), whole)
     slow = "import fnftg.training.loop as l, time, sys; from fnftg.cli import main; s = l.Run.step\n"
     slow += "l.Run.step = lambda *a: (time.sleep(0.15), s(*a))[1]; sys.exit(main(sys.argv[1:]))"  # room to be killed in
     first = [sys.executable, "-c", slow, *command(store, killed, **text)[3:]]
@@ -117,7 +119,7 @@ def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path:
     wide = {"text": {"training": "frozen", "width": 512}}  # so that gradients are worth several threads
     config = configured(model=wide, training={"epochs": 1, "batch_size": 512}, trainer={"threads": 2})
     for run in ("one", "other", "third"):
-        train(KnowledgeGraph.open(store), config, tmp_path / run)
+        train_run(KnowledgeGraph.open(store), config, tmp_path / run)
     assert same(weights(tmp_path / "one"), weights(tmp_path / "other"))
     assert same(weights(tmp_path / "one"), weights(tmp_path / "third"))
 
@@ -132,7 +134,7 @@ def restart_step(run: Path) -> int:
 def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tmp_path: Path) -> None:
     graph = KnowledgeGraph.open(store)
     text = {"training": "finetune", "pooling": "mean"}
-    train(graph, configured(model={"text": text}, training={"epochs": 12, "validate_every": 4}), tmp_path / "run")
+    train_run(graph, configured(model={"text": text}, training={"epochs": 12, "validate_every": 4}), tmp_path / "run")
     found = losses(tmp_path / "run")
     assert np.mean(found[-8:]) < 0.7 * np.mean(found[:8])
     metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
@@ -159,7 +161,7 @@ def test_every_way_to_train_gives_a_model_that_can_be_saved_and_loaded(
     model: dict[str, object], store: Path, tmp_path: Path
 ) -> None:
     config = configured(model=model, training={"epochs": 1, "save_every": 100, "accumulate": 3})
-    trained = train(KnowledgeGraph.open(store), config, tmp_path / "run")
+    trained = train_run(KnowledgeGraph.open(store), config, tmp_path / "run")
     trained.save_pretrained(tmp_path / "copy")
     for folder in (tmp_path / "run", tmp_path / "copy"):
         assert same(dict(trained.state_dict()), dict(LinkPredictor.from_pretrained(folder).state_dict()))
@@ -167,7 +169,7 @@ def test_every_way_to_train_gives_a_model_that_can_be_saved_and_loaded(
 
 def test_two_processes_have_the_losses_of_one(store: Path, tmp_path: Path) -> None:
     changes = {"model": {"graph": {"dropout": 0.0}}, "training": {"epochs": 7}}
-    train(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")
+    train_run(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")
     two = command(store, tmp_path / "two", **changes)
     launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *two[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -199,7 +201,7 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
         "limited": {"epochs": 9, "max_steps": 23}, "same": {"epochs": 2}, "short": {"epochs": 9, "max_steps": 3},
     }.items():  # fmt: skip
         losses[name] = []
-        train(
+        train_run(
             KnowledgeGraph.open(store),
             configured(training=limits),
             tmp_path / name,
@@ -278,23 +280,51 @@ def test_other_architecture_gets_one_sentence(store: Path, tmp_path: Path, capsy
 def test_graph_without_train_triples_is_refused(tmp_path: Path) -> None:
     graph = KnowledgeGraph.from_triples({"test": [("a", "r", "b")]})
     with pytest.raises(FnftgError, match="no triples in train"):
-        train(graph, configured(), tmp_path / "run")
+        train_run(graph, configured(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
     graph = KnowledgeGraph.open(store)
     config = configured(training={"epochs": 1})
-    train(graph, config, tmp_path / "run")
+    train_run(graph, config, tmp_path / "run")
     before = weights(tmp_path / "run")
     with pytest.raises(FnftgError, match="exists already"):
-        train(graph, config, tmp_path / "run")
+        train_run(graph, config, tmp_path / "run")
     other = graph.extended({"new": "a new thing"})
     with pytest.raises(FnftgError, match="another graph"):
-        train(other, config, tmp_path / "run", resume=True)
+        train_run(other, config, tmp_path / "run", resume=True)
     with pytest.raises(FnftgError, match="no restart point"):
-        train(graph, config, tmp_path / "nothing", resume=True)
+        train_run(graph, config, tmp_path / "nothing", resume=True)
     assert same(before, weights(tmp_path / "run"))
     (tmp_path / "run" / "checkpoint" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(FnftgError, match="damaged"):
         from_pretrained(tmp_path / "run")
+
+
+# In Python
+
+
+def test_train_and_evaluate_take_names_folders_and_changes(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FNFTG_HOME", str(tmp_path / "home"))
+    steps: list[int] = []
+    changes: dict[str, Any] = {"training": {"epochs": 1, "seed": 5}}
+    model = fnftg.train(store, SMALL, output=tmp_path / "one", after_step=lambda step, _: steps.append(step), **changes)
+    assert steps == list(range(1, 9)), "the fields that were changed are merged into those of the recipe"
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(SMALL))
+    fnftg.train(KnowledgeGraph.open(store), file, output=tmp_path / "two", **changes)
+    fnftg.train(str(store), config=configured(**changes), output=tmp_path / "three")
+    for other in ("two", "three"):
+        assert same(weights(tmp_path / "one"), weights(tmp_path / other))
+    found = fnftg.evaluate(model, store, "strict")
+    again = fnftg.evaluate(tmp_path / "one", protocol="strict")
+    assert found["mrr"] == again["mrr"] and again["protocol"]["name"] == "strict"
+    with pytest.raises(FnftgError, match="pass the graph"):
+        fnftg.evaluate(model)
+    with pytest.raises(FnftgError, match="set training in it"):
+        fnftg.train(store, output=tmp_path / "four", config=configured(), training={"epochs": 1})
+    with pytest.raises(FnftgError, match="unknown field optimiser"):
+        fnftg.train(store, output=tmp_path / "four", optimiser="adam")

@@ -12,7 +12,7 @@ from fnftg.errors import FnftgError
 from fnftg.models.systems import system
 from fnftg.paper import figures_of_the_paper as paper
 from fnftg.text.encoders import SHORT_NAMES
-from fnftg.training.recipes import SIZES, merge_fields, recipe
+from fnftg.training.recipes import SIZES, merge_fields, recipe_fields
 
 Fields = dict[str, Any]  # nested fields of a RunConfig
 
@@ -281,11 +281,10 @@ def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protoco
     """The fields of a run: the frugal recipe of its system or the paper's own, then the encoder's, then the row's."""
     name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
     if reader.frugal:
-        base = recipe(f"frugal-{row.system.removeprefix('fnf-')}")
+        base = recipe_fields(f"frugal-{row.system.removeprefix('fnf-')}")
     else:
-        base = recipe(
-            f"{DATASET_RECIPES.get(dataset or '', 'wn18rr')}-{SIZES[0]}"
-        )  # of any size: the reader has its own
+        dataset_recipe = DATASET_RECIPES.get(dataset or "", "wn18rr")
+        base = recipe_fields(f"{dataset_recipe}-{SIZES[0]}")  # of any size: the encoder is set below
         known = {field.name for field in dataclasses.fields(system(name).config)}
         base = {**base, "system": name, "model": {key: base["model"][key] for key in base["model"] if key in known}}
     text = {"encoder": reader.encoder, "training": reader.training}

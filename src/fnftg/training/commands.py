@@ -17,14 +17,13 @@ from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.models.systems import SYSTEMS
 from fnftg.training.config import RunConfig
-from fnftg.training.recipes import recipe, recipe_of_system, recipes
+from fnftg.training.recipes import recipe_fields, recipe_of_system, recipes
 
 
 def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     chosen = parse(parser, arguments)
     from fnftg.ranking.runs import RunFolder
-    from fnftg.training.loop import read_config
-    from fnftg.training.loop import train as train_graph
+    from fnftg.training.loop import read_config, train_run
 
     if chosen.resume:
         run = Path(chosen.resume)
@@ -35,7 +34,7 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
             parser.error("a graph and -o RUN are needed, or --resume RUN")
         run, graph = Path(chosen.output), open_graph(chosen.graph)
         config = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
-    train_graph(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
+    train_run(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
     if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
         return  # only the first process prints
     metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
@@ -83,7 +82,7 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
 def configured(config: str | None, system: str | None) -> RunConfig:
     """The config of a recipe or a file, else of the system's own recipe, else the defaults of the system."""
     chosen = config or recipe_of_system(system or "fnf")
-    fields = recipe(chosen) if chosen else {}
+    fields = recipe_fields(chosen) if chosen else {}
     if system is not None and fields.get("system", system) != system:
         raise FnftgError(f"--config {config} is for the system {fields['system']}, not for {system}: leave one out.")
     made: RunConfig = from_dict(RunConfig, {**fields, "system": system} if system is not None else fields)

@@ -17,10 +17,10 @@ class TrainingConfig:
 
     Args:
         epochs: passes over the training triples.
-        max_steps: an upper bound for the steps of a run; on a large graph it lowers the number of epochs, to one at least.
+        max_steps: an upper bound for the steps of a run: a large graph gets fewer epochs, but at least one.
         batch_size: triples per step, over all devices; their entities are the negatives of each other.
         negatives: which entities are negatives: two-sided, as in the paper, takes all entities of the batch; tied takes
-            the batch's tails for tails and its heads for heads; drawn, as in BLP, samples num_negatives for each triple.
+            the batch's tails for tails and its heads for heads; drawn, as in BLP, samples num_negatives per triple.
         num_negatives: sampled negatives for the two queries of a triple together; only used if negatives is drawn.
         learning_rate: learning rate at the start of the cosine decay; if null, 1e-5 for every 32 triples of a batch.
         weight_decay: decoupled weight decay of the RAdam optimiser.

@@ -6,7 +6,7 @@ import argparse
 
 from fnftg.console import print_json, print_table
 from fnftg.kg.commands.arguments import add_json, examples
-from fnftg.training.recipes import recipe, recipes
+from fnftg.training.recipes import recipe_fields, recipes
 
 
 def show_recipes(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
@@ -37,7 +37,7 @@ def print_recipe(name: str, as_json: bool) -> None:
     from fnftg.training.config import RunConfig
     from fnftg.training.config_yaml import to_yaml
 
-    config: RunConfig = from_dict(RunConfig, recipe(name))
+    config: RunConfig = from_dict(RunConfig, recipe_fields(name))
     if as_json:
         print_json(asdict(config))
         return

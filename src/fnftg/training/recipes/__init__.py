@@ -6,6 +6,7 @@ each size of the paper's BERTs. Files that start with an underscore are only bas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,19 @@ def recipes() -> dict[str, str]:
     return {name: _text(name).partition("\n")[0].removeprefix("# ") for name in names}
 
 
-def recipe(name: str | Path) -> Fields:
-    """The fields of a recipe, by its name or in a YAML or JSON file, with those of its bases.
+def recipe_fields(recipe: str | Path | Mapping[str, Any]) -> Fields:
+    """The fields of a recipe and of its bases.
+
+    Args:
+        recipe: a name, a YAML or JSON file, or nested fields; any of them may name a `base`.
 
     Example:
-        >>> recipe("frugal-t")["system"]
-        'fnf'
+        >>> recipe_fields({"base": "frugal", "training": {"epochs": 2}})["training"]["epochs"]
+        2
     """
-    return _with_bases(str(name), ())
+    if isinstance(recipe, Mapping):
+        return _upon_base(dict(recipe), "the recipe", ())
+    return _with_bases(str(recipe), ())
 
 
 def recipe_of_system(system: str) -> str | None:
@@ -53,7 +59,11 @@ def merge_fields(base: Fields, over: Fields) -> Fields:
 def _with_bases(name: str, above: tuple[str, ...]) -> Fields:
     if name in above:
         raise FnftgError(f"The recipe {name} is its own base: {' → '.join([*above, name])}.")
-    fields = _parsed(_text(name), name)
+    return _upon_base(_parsed(_text(name), name), name, (*above, name))
+
+
+def _upon_base(fields: Fields, name: str, above: tuple[str, ...]) -> Fields:
+    """The fields of the recipe `name` merged into those of its base; `above` are the recipes that led to it."""
     base = fields.pop("base", None)
     if base is None:
         return fields
@@ -61,7 +71,7 @@ def _with_bases(name: str, above: tuple[str, ...]) -> Fields:
         raise FnftgError(f"The base of {name} cannot be {base!r}: write the name of a recipe or of a file.")
     if Path(name).is_file() and (beside := Path(name).parent / base).is_file():
         base = str(beside)  # a file names other files relative to itself
-    return merge_fields(_with_bases(base, (*above, name)), fields)
+    return merge_fields(_with_bases(base, above), fields)
 
 
 def _text(name: str) -> str:
