@@ -48,12 +48,13 @@ def make_run(folder: str) -> dict[str, float]:
     from fnftg.models.fnf import FnF
     from fnftg.models.pretrained import save_pretrained
     from fnftg.text.encoders import load_encoder
-    from fnftg.training.config import RunConfig, recipe
+    from fnftg.training.config import RunConfig
+    from fnftg.training.recipes import recipe_fields
 
     place = Path(folder)
     write_synthetic(place / "files", ENTITIES, TRIPLES, RELATIONS, words=24)
     import_graph(place / "files", place / "graph")
-    config: RunConfig = from_dict(RunConfig, recipe("frugal"))
+    config: RunConfig = from_dict(RunConfig, recipe_fields("frugal"))
     model: Any = FnF(config.model, load_encoder(config.model.text.encoder))  # type: ignore[arg-type]
     (place / "run").mkdir()
     save_pretrained(model, place / "run" / "checkpoint")

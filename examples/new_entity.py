@@ -9,7 +9,6 @@ from pathlib import Path
 
 import fnftg
 from fnftg import NewEntity, Relation
-from fnftg.models.configs import from_dict
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
 kinds = {"bird": "a bird, an animal with feathers", "fish": "a fish, an animal with fins", "air": "air", "sea": "sea"}
@@ -18,17 +17,10 @@ texts |= {f"f{i}": f"fish number {i} with fins" for i in range(20)}
 triples = [(f"{kind[0]}{i}", "is_a", kind) for i in range(20) for kind in ("bird", "fish")]
 triples += [(f"b{i}", "moves_in", "air") for i in range(20)] + [(f"f{i}", "moves_in", "sea") for i in range(20)]
 graph = fnftg.KnowledgeGraph.from_triples({"train": triples[2:], "val": triples[:2]}, texts).save(folder / "graph")
-config = {
-    "model": {"text": {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}},
-    "training": {
-        "epochs": 30,
-        "batch_size": 32,
-        "learning_rate": 0.01,
-        "validate_every": 30,
-        "loss": {"name": "infonce"},
-    },
-}
-fnftg.train(graph, from_dict(fnftg.RunConfig, config), folder / "run")
+text = {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}  # tiny and untrained; recipe="frugal" has MiniLM
+training = {"epochs": 30, "batch_size": 32, "learning_rate": 0.01, "validate_every": 30, "loss": {"name": "infonce"}}
+recipe = {"model": {"text": text}, "training": training}
+fnftg.train(graph, recipe, output=folder / "run")
 
 predictor = fnftg.load(folder / "run")
 sparrow = NewEntity("sparrow, a small bird with feathers", edges=[("is a", "bird")])

@@ -8,8 +8,6 @@ import tempfile
 from pathlib import Path
 
 import fnftg
-from fnftg.kg.splits.inductive import inductive_split
-from fnftg.models.configs import from_dict
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
 
@@ -23,18 +21,11 @@ for number in range(60):
 (folder / "animals.tsv").write_text("\n".join(lines) + "\n")
 
 fnftg.import_graph(folder / "animals.tsv", folder / "store")
-graph = inductive_split(fnftg.KnowledgeGraph.open(folder / "store"), min_edges=0).save(folder / "split")
-config = {
-    "model": {"text": {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}},  # from nothing, not pretrained
-    "training": {
-        "epochs": 30,
-        "batch_size": 32,
-        "learning_rate": 0.01,
-        "validate_every": 30,
-        "loss": {"name": "infonce"},
-    },
-}
-fnftg.train(graph, from_dict(fnftg.RunConfig, config), folder / "run")
+graph = fnftg.KnowledgeGraph.open(folder / "store").split_inductive(min_edges=0).save(folder / "split")
+text = {"encoder": "scratch:L-1_H-32_A-2", "pooling": "mean"}  # tiny and untrained; recipe="frugal" has MiniLM
+training = {"epochs": 30, "batch_size": 32, "learning_rate": 0.01, "validate_every": 30, "loss": {"name": "infonce"}}
+recipe = {"model": {"text": text}, "training": training}
+fnftg.train(graph, recipe, output=folder / "run")
 
 predictor = fnftg.load(folder / "run")
 print("What does the young owl 4 eat?")

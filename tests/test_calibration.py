@@ -233,7 +233,7 @@ def test_calibrate_is_seen_by_evaluate_and_drawn_by_report(calibrated: Path, tmp
     result = here("calibrate", calibrated)
     assert result.returncode == 0 and "uncalibrated" in result.stdout, result.stderr
     found = json.loads(here("calibrate", calibrated, "--json", "--method", "platt", "--k", 5).stdout)
-    assert found["method"] == "platt" and found["k"] == 5 and found["protocol"] == "statik"
+    assert found["method"] == "platt" and found["k"] == 5 and found["protocol"] == "cumulative"
     assert found["calibrated"]["expected_calibration_error"] < found["softmax"]["expected_calibration_error"]
     here("report", calibrated, "-o", tmp_path / "page")
     page = (tmp_path / "page" / "index.html").read_text()
@@ -242,7 +242,7 @@ def test_calibrate_is_seen_by_evaluate_and_drawn_by_report(calibrated: Path, tmp
     assert after["calibration"]["predictions"] == after["queries"] * 5
     assert {**after, "seconds": 0, "calibration": 0} == {**before, "seconds": 0, "calibration": 0}
     assert "do probabilities mean" in here("evaluate", calibrated).stdout
-    kept = json.loads((calibrated / "evaluations" / "test-statik.json").read_text())
+    kept = json.loads((calibrated / "evaluations" / "test-cumulative.json").read_text())
     assert kept["calibration"] == after["calibration"]
 
 

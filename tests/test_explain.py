@@ -55,7 +55,7 @@ def made_run(folder: Path, model: Any, graph: KnowledgeGraph = GRAPH) -> Path:
     """A run as training would leave it, with random weights."""
     store = graph.save(folder / "graph")
     save_pretrained(model, folder / "run" / "checkpoint")
-    config = {"training": {"protocol": "statik", "seed": 1}}
+    config = {"training": {"protocol": "cumulative", "seed": 1}}
     (folder / "run" / "config.json").write_text(json.dumps({"graph": str(store.path), "config": config}))
     return folder / "run"
 
@@ -123,7 +123,7 @@ TRIPLES = [tuple(map(int, row)) for row in GRAPH.triples("test")[[0, 5, 9, 14]]]
 @pytest.mark.parametrize("asked", ["tail", "head"])
 def test_score_and_rank_are_those_of_ranking(kind: str, asked: Any, request: pytest.FixtureRequest) -> None:
     predictor = request.getfixturevalue(kind)
-    ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("statik"))
+    ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("cumulative"))
     row = 0 if asked == "tail" else 1
     for place, triple in enumerate(ranking.triples.tolist()[:12]):
         found = explained(predictor, *triple, asked=asked)
@@ -370,7 +370,7 @@ def test_systems_give_the_reasons_that_they_have(kind: str, tmp_path: Path) -> N
     }
     predictor = load(made_run(tmp_path, models[kind]().eval()))
     found = explained(predictor, *TRIPLES[0])
-    ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("statik"))
+    ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("cumulative"))
     assert found.rank == ranking.ranks[0, 0] and found.query.words
     assert bool(found.query.edges) == (kind not in ("fnf-t", "bow"))
     assert (found.query.own_attention is not None) == (kind in ("two hops", "query text"))

@@ -201,7 +201,7 @@ def model_with(**votes: object) -> FnF:
     return FnF(config, ENCODER, len(GRAPH.relations)).eval()
 
 
-@pytest.mark.parametrize("name", ["statik", "strict"])
+@pytest.mark.parametrize("name", ["cumulative", "strict"])
 def test_mentions_raise_what_they_speak_for_also_where_the_pair_is_hidden(name: str) -> None:
     model, plain = model_with(mentions=True), model_with(lookalikes=0, parallels=True)
     texts = model.texts(GRAPH)

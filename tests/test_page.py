@@ -85,7 +85,7 @@ def make_run(folder: Path) -> Path:
     ).eval()
     (folder / "otters").mkdir()
     save_pretrained(model, folder / "otters" / "checkpoint")
-    config = {"graph": str(folder / "graph"), "config": {"training": {"protocol": "statik"}}}
+    config = {"graph": str(folder / "graph"), "config": {"training": {"protocol": "cumulative"}}}
     (folder / "otters" / "config.json").write_text(json.dumps(config))
     return folder / "otters"
 

@@ -148,7 +148,7 @@ def test_every_printed_figure_belongs_to_a_row_that_is_run() -> None:
 def test_every_row_is_a_config_of_its_own(name: str, training: str) -> None:
     experiment = EXPERIMENTS[name]
     configs = [
-        (from_dict(RunConfig, run_fields(row, reader, dataset, 73, "statik")), row.fir)
+        (from_dict(RunConfig, run_fields(row, reader, dataset, 73, "cumulative")), row.fir)
         for dataset in experiment.datasets[:1]
         for row in experiment.rows
         if not row.quoted
@@ -440,7 +440,7 @@ def test_bad_input_gets_one_sentence(refused: Any, store: Path, tmp_path: Path) 
     refused(["ablation", "--sizes", "huge", *here], "huge", "tiny")
     refused(["ablation", "--systems", "blp", *here], "blp", "fnf-tg")
     refused(["ablation", "--budget", "0", *here], "--budget")
-    refused(["ablation", "--protocol", "none", *here], "none", "statik")
+    refused(["ablation", "--protocol", "none", *here], "none", "cumulative")
     refused(["ablation", "--sizes", "tiny", "--encoder", "minilm", *here], "--sizes", "--encoder")
     refused(["ablation", "--set", "training.batches=3", "--encoder", ENCODER, *here], "training.batches")
     refused(

@@ -238,7 +238,7 @@ def test_constant_scores_get_the_closed_form_of_chance(rules: Protocol, by_dista
 def test_nan_is_the_worst_rank_and_never_a_hit(by_distance: bool) -> None:
     graph, _ = random_case(by_distance)
     model = Summing(np.full((60, 5), math.nan), np.zeros((6, 5)), by_distance)
-    ranking = rank_split(model, graph, texts_of(graph), "test", protocol("statik"))
+    ranking = rank_split(model, graph, texts_of(graph), "test", protocol("cumulative"))
     assert np.array_equal(ranking.ranks, 1.0 + ranking.others)
 
 
@@ -298,11 +298,11 @@ def test_ranks_of_the_real_model_are_those_of_one_query_at_a_time(rules: Protoco
 
 def test_only_the_ranked_triples_depend_on_the_chosen_relations() -> None:
     graph, model = random_case(True)
-    whole = rank_split(model, graph, texts_of(graph), "test", protocol("statik"))
-    part = rank_split(model, graph, texts_of(graph), "test", protocol("statik"), relations=[1])
+    whole = rank_split(model, graph, texts_of(graph), "test", protocol("cumulative"))
+    part = rank_split(model, graph, texts_of(graph), "test", protocol("cumulative"), relations=[1])
     assert np.array_equal(part.ranks, whole.ranks[:, whole.triples[:, 1] == 1])
     with pytest.raises(FnftgError, match="chosen relations"):
-        rank_split(model, graph, texts_of(graph), "test", protocol("statik"), relations=[])
+        rank_split(model, graph, texts_of(graph), "test", protocol("cumulative"), relations=[])
 
 
 # Metrics
@@ -366,7 +366,7 @@ def test_relations_have_their_categories() -> None:
 
 def test_parts_add_up_to_the_whole() -> None:
     graph, model = random_case(True)
-    found = results(rank_split(model, graph, texts_of(graph), "test", protocol("statik")), graph)
+    found = results(rank_split(model, graph, texts_of(graph), "test", protocol("cumulative")), graph)
     for part in ("categories", "new_ends", "relations_in_train"):
         triples = sum(group["triples"] for group in found[part].values())
         mean = sum(group["mrr"] * group["triples"] for group in found[part].values()) / triples
@@ -385,7 +385,7 @@ def test_pykeen_finds_the_same_ranks_and_writes_the_same_result() -> None:
     generator = np.random.default_rng(2)
     own, edge = generator.normal(size=(60, 8)).astype(np.float32), generator.normal(size=(3, 8)).astype(np.float32)
     model = Summing(own, np.concatenate([edge, -edge]), True, ego_graphs=False)
-    ranking = rank_split(model, graph, texts_of(graph), "test", protocol("statik"))
+    ranking = rank_split(model, graph, texts_of(graph), "test", protocol("cumulative"))
     factories = {
         split: CoreTriplesFactory(torch.tensor(np.array(triples), dtype=torch.long), 60, 3)
         for split, triples in graph.splits.items()
@@ -431,7 +431,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a small graph, trained for one epoch."""
     from fnftg.models.configs import from_dict
     from fnftg.training.config import RunConfig
-    from fnftg.training.loop import train
+    from fnftg.training.loop import train_run
 
     folder = tmp_path_factory.mktemp("ranked")
     graph = GRAPH.save(folder / "graph")
@@ -439,7 +439,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model": {"text": {"encoder": "scratch:L-1_H-16_A-2", "words": 8}},
         "training": {"epochs": 1, "batch_size": 10, "log_every": 1},
     }
-    train(graph, from_dict(RunConfig, fields), folder / "run")
+    train_run(graph, from_dict(RunConfig, fields), folder / "run")
     return folder / "run"
 
 
@@ -466,7 +466,7 @@ def test_evaluate_prints_saves_and_agrees_with_training(trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--protocol", "lenient"], "paper, statik, strict"),
+        (["--protocol", "lenient"], "own-split, cumulative, strict"),
         (["--split", "dev"], "it has train, val, test"),
         (["--memory", "lots"], "512MB"),
         (["--memory", "3"], "16 MB"),
@@ -527,14 +527,16 @@ def test_sizes_are_read_as_people_write_them() -> None:
 
 
 def test_unknown_protocol_and_empty_split_are_refused() -> None:
-    with pytest.raises(FnftgError, match="paper, statik, strict"):
+    with pytest.raises(FnftgError, match="own-split, cumulative, strict"):
         protocol("lenient")
+    with pytest.raises(FnftgError, match=r"^The protocol 'statik' is called cumulative now\.$"):
+        protocol("statik")
     with pytest.raises(FnftgError, match="own-split or cumulative"):
-        replace(protocol("paper"), context="all")  # type: ignore[arg-type]
+        replace(protocol("own-split"), visible="all")  # type: ignore[arg-type]
     graph, model = random_case(True)
     without = graph.with_splits({"train": graph.triples("train")}, {})
     with pytest.raises(FnftgError, match="no triples in val"):
-        split_metrics(model, without, texts_of(without), "val", protocol("paper"))
+        split_metrics(model, without, texts_of(without), "val", protocol("own-split"))
 
 
 def test_unseen_relations_are_those_of_training_in_whatever_graph_they_are_asked_for() -> None:

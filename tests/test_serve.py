@@ -299,10 +299,10 @@ def test_model_says_what_it_is(server: httpx.Client, run_folder: Path, tmp_path:
     assert (found["system"], found["width"], found["calibrated"], found["metrics"]) == ("FnF-TG", 16, False, None)
     (tmp_path / "evaluations").mkdir()
     figures = {"mrr": 0.5, "hits@1": 0.4, "hits@3": 0.5, "hits@10": 0.6}
-    results = {"key": ["sum", ""], "split": "test", "protocol": {"name": "statik"}, **figures, "seed": 1}
-    (tmp_path / "evaluations" / "test-statik.json").write_text(json.dumps(results))
-    (tmp_path / "evaluations" / "val-statik.json").write_text("[]")
-    assert newest_metrics(tmp_path, "sum") == {"split": "test", "protocol": "statik", **figures}
+    results = {"key": ["sum", ""], "split": "test", "protocol": {"name": "cumulative"}, **figures, "seed": 1}
+    (tmp_path / "evaluations" / "test-cumulative.json").write_text(json.dumps(results))
+    (tmp_path / "evaluations" / "val-cumulative.json").write_text("[]")
+    assert newest_metrics(tmp_path, "sum") == {"split": "test", "protocol": "cumulative", **figures}
     assert newest_metrics(tmp_path, "another") is None
 
 

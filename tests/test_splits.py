@@ -16,7 +16,7 @@ from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.kg.commands.split import read_types
 from fnftg.kg.splits.fir import fir_split
-from fnftg.kg.splits.inductive import drawing_order, inductive_split
+from fnftg.kg.splits.inductive import drawing_order
 from fnftg.kg.splits.support import support_split
 from fnftg.kg.statistics import entities_of
 
@@ -63,9 +63,9 @@ def test_inductive_split_follows_the_rule_of_blp(graph: KnowledgeGraph, seed: in
     expected = blp_oracle(graph, order, int(len(present) * 0.2), int(len(present) * 0.2), min_edges)
     if not any(expected.values()):
         with pytest.raises(FnftgError, match="No entity can be held back"):
-            inductive_split(graph, 0.2, 0.2, seed, min_edges)
+            graph.split_inductive(0.2, 0.2, seed, min_edges)
         return
-    split = inductive_split(graph, 0.2, 0.2, seed, min_edges)
+    split = graph.split_inductive(0.2, 0.2, seed, min_edges)
     for name in ("val", "test"):
         assert {tuple(triple) for triple in split.triples(name).tolist()} == expected[name]
     together = np.concatenate([split.triples(name) for name in ("train", "val", "test")]).tolist()
@@ -83,7 +83,7 @@ def random_graph(entities: int = 400, triples: int = 4_000, seed: int = 0) -> Kn
 
 def test_inductive_split_leaves_new_entities_no_isolated_one_and_enough_edges() -> None:
     graph = random_graph()
-    split = inductive_split(graph, val=0.1, test=0.2, seed=3, min_edges=100)
+    split = graph.split_inductive(val=0.1, test=0.2, seed=3, min_edges=100)
     train, val, test = (entities_of(split.triples(name)) for name in ("train", "val", "test"))
     new_in_val, new_in_test = np.setdiff1d(val, train), np.setdiff1d(test, np.concatenate([train, val]))
     assert len(new_in_val) == 40 and len(train) == 400 - 40 - 80
@@ -93,9 +93,9 @@ def test_inductive_split_leaves_new_entities_no_isolated_one_and_enough_edges() 
     assert split.report["recipes"][-1] | {"asked": 120, "held_back": 120} == split.report["recipes"][-1]
 
 
-@pytest.mark.parametrize("make", [inductive_split, support_split])
+@pytest.mark.parametrize("make", [KnowledgeGraph.split_inductive, support_split])
 def test_same_seed_same_split_other_seed_another(make: object) -> None:
-    graph = inductive_split(random_graph())
+    graph = random_graph().split_inductive()
     one, same, other = (make(graph, seed=seed) for seed in (1, 1, 2))  # type: ignore[operator]
     assert one.equals(same) and not one.equals(other)
 
@@ -140,7 +140,7 @@ def test_fir_does_not_depend_on_the_order_of_triples() -> None:
 
 
 def test_support_shows_a_share_of_each_new_entity_and_keeps_a_query() -> None:
-    graph = inductive_split(random_graph(), min_edges=10)
+    graph = random_graph().split_inductive(min_edges=10)
     split = support_split(graph, share=0.3, seed=1)
     known = set(entities_of(graph.triples("train")).tolist())
     for name in ("val", "test"):

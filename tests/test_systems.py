@@ -32,8 +32,9 @@ from fnftg.text.rows import GraphLines
 from fnftg.text.stopwords import STOP_WORDS, ContentWords
 from fnftg.text.transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch
-from fnftg.training.config import RunConfig, merged
-from fnftg.training.loop import train
+from fnftg.training.config import RunConfig
+from fnftg.training.loop import train_run
+from fnftg.training.recipes import merge_fields
 
 ENCODER = "scratch:L-1_H-32_A-2"
 KINDS = ("red", "blue", "green")
@@ -80,7 +81,7 @@ def configured(system: str, model: dict[str, Any] | None = None, **training: Any
     fields = {"text": {"encoder": ENCODER, "dropout": 0.0, "pooling": "mean"}}
     if system not in ("bow", "dkrl"):
         fields["text"]["words"] = 8
-    fields = merged(merged(fields, SYSTEM_FIELDS[system]), model or {})
+    fields = merge_fields(merge_fields(fields, SYSTEM_FIELDS[system]), model or {})
     config: RunConfig = from_dict(
         RunConfig, {"system": system, "model": fields, "training": {**TRAINING, **loss, **training}}
     )
@@ -397,7 +398,7 @@ def test_system_learns_fifty_triples_by_heart_and_is_the_same_when_loaded(
     system: str, graph: KnowledgeGraph, tmp_path: Path
 ) -> None:
     longer = {"star": {"epochs": 120, "learning_rate": 0.003, "validate_every": 60}, "simkgc": {"epochs": 90}}
-    model = train(graph, configured(system, **longer.get(system, {})), tmp_path / "run")
+    model = train_run(graph, configured(system, **longer.get(system, {})), tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
     assert metrics["test"]["mrr"] == 1.0
     again = from_pretrained(tmp_path / "run")
@@ -416,7 +417,7 @@ def test_system_learns_fifty_triples_by_heart_and_is_the_same_when_loaded(
 def test_system_learns_from_a_frozen_encoder_too(system: str, graph: KnowledgeGraph, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"text": {"training": "frozen", "query": "vector", "width": 32}}
     config = configured(system, fields, epochs=40, validate_every=40, negatives="tied")
-    model = train(graph, config, tmp_path / "run")
+    model = train_run(graph, config, tmp_path / "run")
     assert not any(name.startswith(("tt.bert", "query.bert", "tt.table")) for name in model.state_dict())
     metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
     assert metrics["test"]["mrr"] > 4 * sum(1 / rank for rank in range(1, 52)) / 51
@@ -433,10 +434,10 @@ def test_run_that_stops_between_two_steps_goes_on_bit_for_bit(
         if step == 8:
             raise KeyboardInterrupt
 
-    whole = train(graph, config, tmp_path / "whole").state_dict()
+    whole = train_run(graph, config, tmp_path / "whole").state_dict()
     with pytest.raises(KeyboardInterrupt):
-        train(graph, config, tmp_path / "stopped", after_step=stop)
-    again = train(graph, config, tmp_path / "stopped", resume=True).state_dict()
+        train_run(graph, config, tmp_path / "stopped", after_step=stop)
+    again = train_run(graph, config, tmp_path / "stopped", resume=True).state_dict()
     assert whole.keys() == again.keys() and all(torch.equal(whole[name], again[name]) for name in whole)
     assert system != "simkgc" or (whole["queued"] >= 0).all()
 
@@ -491,7 +492,7 @@ def test_word_vectors_of_a_file_are_an_encoder(graph: KnowledgeGraph, tmp_path: 
     lines = [" ".join([word, *map(str, row)]) for word, row in zip(words, numbers.tolist(), strict=True)]
     file.write_text(f"{len(words)} 8\n" + "\n".join(lines) + "\n")
     config = configured("bow", {"text": {"encoder": f"glove:{file}", "training": "finetune", "width": None}}, epochs=2)
-    model: Any = train(graph, config, tmp_path / "run")
+    model: Any = train_run(graph, config, tmp_path / "run")
     file.unlink()
     again: Any = from_pretrained(tmp_path / "run")
     assert torch.equal(model.tt.vectors, again.tt.vectors) and again.width == 8

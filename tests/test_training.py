@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import fnftg
 from fnftg.cli import main
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
@@ -25,8 +27,9 @@ from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import from_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
-from fnftg.training.config import RunConfig, merged, recipe, recipes
-from fnftg.training.loop import train
+from fnftg.training.config import RunConfig
+from fnftg.training.loop import train_run
+from fnftg.training.recipes import merge_fields
 
 SMALL = {
     "model": {
@@ -35,7 +38,7 @@ SMALL = {
         "ego": {"num_neighbours": 4},
     },
     "training": {
-        "epochs": 2, "batch_size": 64, "learning_rate": 0.003, "save_every": 3, "log_every": 1, "protocol": "statik",
+        "epochs": 2, "batch_size": 64, "learning_rate": 0.003, "save_every": 3, "log_every": 1, "protocol": "cumulative",
         "loss": {"name": "infonce", "temperature": 4.0},
     },
 }  # fmt: skip
@@ -57,14 +60,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(**changes: object) -> RunConfig:
-    config: RunConfig = from_dict(RunConfig, merged(SMALL, changes))  # type: ignore[arg-type]
+    config: RunConfig = from_dict(RunConfig, merge_fields(SMALL, changes))  # type: ignore[arg-type]
     return config
 
 
 def command(store: Path, run: Path, **changes: object) -> list[str]:
     """The same run as a command line."""
     file = run.parent / f"{run.name}.json"
-    file.write_text(json.dumps(merged(SMALL, changes)))  # type: ignore[arg-type]
+    file.write_text(json.dumps(merge_fields(SMALL, changes)))  # type: ignore[arg-type]
     return [sys.executable, "-m", "fnftg", "train", str(store), "-o", str(run), "--config", str(file)]
 
 
@@ -84,7 +87,7 @@ def losses(run: Path) -> list[float]:
 def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp_path: Path) -> None:
     text = {"model": {"text": {"training": training}}}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    train(KnowledgeGraph.open(store), configured(**text), whole)
+    train_run(KnowledgeGraph.open(store), configured(**text), whole)
     slow = "import fnftg.training.loop as l, time, sys; from fnftg.cli import main; s = l.Run.step\n"
     slow += "l.Run.step = lambda *a: (time.sleep(0.15), s(*a))[1]; sys.exit(main(sys.argv[1:]))"  # room to be killed in
     first = [sys.executable, "-c", slow, *command(store, killed, **text)[3:]]
@@ -116,7 +119,7 @@ def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path:
     wide = {"text": {"training": "frozen", "width": 512}}  # so that gradients are worth several threads
     config = configured(model=wide, training={"epochs": 1, "batch_size": 512}, trainer={"threads": 2})
     for run in ("one", "other", "third"):
-        train(KnowledgeGraph.open(store), config, tmp_path / run)
+        train_run(KnowledgeGraph.open(store), config, tmp_path / run)
     assert same(weights(tmp_path / "one"), weights(tmp_path / "other"))
     assert same(weights(tmp_path / "one"), weights(tmp_path / "third"))
 
@@ -131,14 +134,14 @@ def restart_step(run: Path) -> int:
 def test_training_learns_and_the_checkpoint_ranks_as_the_run_did(store: Path, tmp_path: Path) -> None:
     graph = KnowledgeGraph.open(store)
     text = {"training": "finetune", "pooling": "mean"}
-    train(graph, configured(model={"text": text}, training={"epochs": 12, "validate_every": 4}), tmp_path / "run")
+    train_run(graph, configured(model={"text": text}, training={"epochs": 12, "validate_every": 4}), tmp_path / "run")
     found = losses(tmp_path / "run")
     assert np.mean(found[-8:]) < 0.7 * np.mean(found[:8])
     metrics = json.loads((tmp_path / "run" / "checkpoint" / "metrics.json").read_text())
     assert metrics["test"]["mrr"] > 5 * sum(1 / i for i in range(1, 241)) / 240
     model = from_pretrained(tmp_path / "run")
     texts = model.texts(graph)
-    again = split_metrics(model, graph, texts, "test", protocol("statik"))
+    again = split_metrics(model, graph, texts, "test", protocol("cumulative"))
     assert again["mrr"] == pytest.approx(metrics["test"]["mrr"], abs=1e-6)
     assert "MRR" in (tmp_path / "run" / "checkpoint" / "README.md").read_text()
 
@@ -158,7 +161,7 @@ def test_every_way_to_train_gives_a_model_that_can_be_saved_and_loaded(
     model: dict[str, object], store: Path, tmp_path: Path
 ) -> None:
     config = configured(model=model, training={"epochs": 1, "save_every": 100, "accumulate": 3})
-    trained = train(KnowledgeGraph.open(store), config, tmp_path / "run")
+    trained = train_run(KnowledgeGraph.open(store), config, tmp_path / "run")
     trained.save_pretrained(tmp_path / "copy")
     for folder in (tmp_path / "run", tmp_path / "copy"):
         assert same(dict(trained.state_dict()), dict(LinkPredictor.from_pretrained(folder).state_dict()))
@@ -166,7 +169,7 @@ def test_every_way_to_train_gives_a_model_that_can_be_saved_and_loaded(
 
 def test_two_processes_have_the_losses_of_one(store: Path, tmp_path: Path) -> None:
     changes = {"model": {"graph": {"dropout": 0.0}}, "training": {"epochs": 7}}
-    train(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")
+    train_run(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")
     two = command(store, tmp_path / "two", **changes)
     launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", *two[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -189,12 +192,6 @@ def test_interrupted_run_saves_and_says_how_to_go_on(store: Path, tmp_path: Path
     assert process.returncode == 130 and f"fnftg train --resume {run}" in printed and "Traceback" not in printed
 
 
-@pytest.mark.parametrize("name", recipes())
-def test_every_named_recipe_is_a_config(name: str) -> None:
-    config = from_dict(RunConfig, recipe(name))
-    assert config.model.text.encoder in ("minilm", *name.split("-"))
-
-
 def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,7 +201,7 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
         "limited": {"epochs": 9, "max_steps": 23}, "same": {"epochs": 2}, "short": {"epochs": 9, "max_steps": 3},
     }.items():  # fmt: skip
         losses[name] = []
-        train(
+        train_run(
             KnowledgeGraph.open(store),
             configured(training=limits),
             tmp_path / name,
@@ -283,23 +280,51 @@ def test_other_architecture_gets_one_sentence(store: Path, tmp_path: Path, capsy
 def test_graph_without_train_triples_is_refused(tmp_path: Path) -> None:
     graph = KnowledgeGraph.from_triples({"test": [("a", "r", "b")]})
     with pytest.raises(FnftgError, match="no triples in train"):
-        train(graph, configured(), tmp_path / "run")
+        train_run(graph, configured(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
     graph = KnowledgeGraph.open(store)
     config = configured(training={"epochs": 1})
-    train(graph, config, tmp_path / "run")
+    train_run(graph, config, tmp_path / "run")
     before = weights(tmp_path / "run")
     with pytest.raises(FnftgError, match="exists already"):
-        train(graph, config, tmp_path / "run")
+        train_run(graph, config, tmp_path / "run")
     other = graph.extended({"new": "a new thing"})
     with pytest.raises(FnftgError, match="another graph"):
-        train(other, config, tmp_path / "run", resume=True)
+        train_run(other, config, tmp_path / "run", resume=True)
     with pytest.raises(FnftgError, match="no restart point"):
-        train(graph, config, tmp_path / "nothing", resume=True)
+        train_run(graph, config, tmp_path / "nothing", resume=True)
     assert same(before, weights(tmp_path / "run"))
     (tmp_path / "run" / "checkpoint" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(FnftgError, match="damaged"):
         from_pretrained(tmp_path / "run")
+
+
+# In Python
+
+
+def test_train_and_evaluate_take_names_folders_and_changes(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FNFTG_HOME", str(tmp_path / "home"))
+    steps: list[int] = []
+    changes: dict[str, Any] = {"training": {"epochs": 1, "seed": 5}}
+    model = fnftg.train(store, SMALL, output=tmp_path / "one", after_step=lambda step, _: steps.append(step), **changes)
+    assert steps == list(range(1, 9)), "the fields that were changed are merged into those of the recipe"
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(SMALL))
+    fnftg.train(KnowledgeGraph.open(store), file, output=tmp_path / "two", **changes)
+    fnftg.train(str(store), config=configured(**changes), output=tmp_path / "three")
+    for other in ("two", "three"):
+        assert same(weights(tmp_path / "one"), weights(tmp_path / other))
+    found = fnftg.evaluate(model, store, "strict")
+    again = fnftg.evaluate(tmp_path / "one", protocol="strict")
+    assert found["mrr"] == again["mrr"] and again["protocol"]["name"] == "strict"
+    with pytest.raises(FnftgError, match="pass the graph"):
+        fnftg.evaluate(model)
+    with pytest.raises(FnftgError, match="set training in it"):
+        fnftg.train(store, output=tmp_path / "four", config=configured(), training={"epochs": 1})
+    with pytest.raises(FnftgError, match="unknown field optimiser"):
+        fnftg.train(store, output=tmp_path / "four", optimiser="adam")

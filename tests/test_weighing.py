@@ -34,21 +34,21 @@ def test_weights_are_fitted_on_val_and_nothing_else_changes(monkeypatch: pytest.
     with torch.no_grad():
         model.voting.common.copy_(-torch.ones(5))  # type: ignore[union-attr]  # as wrong as can be
     texts, before = model.texts(GRAPH), {name: value.clone() for name, value in model.state_dict().items()}
-    found = weigh(model, GRAPH, texts, protocol("statik"), 10.0)
+    found = weigh(model, GRAPH, texts, protocol("cumulative"), 10.0)
     assert found.steps and found.after > found.before
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert changed and all(name.startswith("voting.") for name in changed)
     assert any(weight.requires_grad for weight in model.gt.parameters()), "it may be trained on"  # type: ignore[union-attr]
     again: Any = voting_model()
     again.load_state_dict(before)
-    assert weigh(again, GRAPH, texts, protocol("statik"), 10.0) == found, "the same each time"
+    assert weigh(again, GRAPH, texts, protocol("cumulative"), 10.0) == found, "the same each time"
 
 
 def test_weights_that_cannot_be_bettered_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weighing, "RATE", 0.0)
     model = voting_model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = weigh(model, GRAPH, model.texts(GRAPH), protocol("statik"), 10.0)
+    found = weigh(model, GRAPH, model.texts(GRAPH), protocol("cumulative"), 10.0)
     assert found.steps == 0 and found.after == found.before
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 

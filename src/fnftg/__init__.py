@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from fnftg.predict.questions import NewEntity as NewEntity
     from fnftg.predict.questions import Relation as Relation
     from fnftg.ranking.results import evaluate as evaluate
+    from fnftg.training.api import train as train
     from fnftg.training.config import RunConfig as RunConfig
-    from fnftg.training.loop import train as train
 
 __version__ = "0.1.0"
 PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
@@ -23,7 +23,7 @@ PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
     "import_graph": "fnftg.kg",
     "evaluate": "fnftg.ranking.results",
     "RunConfig": "fnftg.training.config",
-    "train": "fnftg.training.loop",
+    "train": "fnftg.training.api",
     "from_pretrained": "fnftg.models.pretrained",
     "save_pretrained": "fnftg.models.pretrained",
     "load": "fnftg.predict.predictor",

@@ -45,6 +45,9 @@ COMMANDS = {
     "train": Command(
         MODEL, "fnftg.training.commands:train", "Train FnF-TG or another system; stop and resume at will."
     ),
+    "recipes": Command(
+        MODEL, "fnftg.training.recipe_command:show_recipes", "List the recipes, or print one to copy and change."
+    ),
     "evaluate": Command(MODEL, "fnftg.ranking.commands:evaluate", "Rank a split under a protocol, beside baselines."),
     "report": Command(MODEL, "fnftg.ranking.commands:report", "Write a page with pictures of how good a run is."),
     "predict": Command(

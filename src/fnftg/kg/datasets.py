@@ -255,12 +255,10 @@ def _get_fully_inductive(recipe: FullyInductive, source: Path | None, target: Pa
 
 
 def _get_wordnet(recipe: WordNet, target: Path, force: bool) -> KnowledgeGraph:
-    from fnftg.kg.splits.inductive import inductive_split
-
     blocks_of = partial(wordnet_blocks, lexicographer_file=recipe.lexicographer_file)
     with tempfile.TemporaryDirectory() as folder:
         whole = build_store(Path(folder) / "whole", "WordNet 3.0", "wordnet", blocks_of)
-        return inductive_split(whole, val=0.1, test=0.1, seed=0, min_edges=100).save(target, force)
+        return whole.split_inductive(val=0.1, test=0.1, seed=0, min_edges=100).save(target, force)
 
 
 # Verification

@@ -150,6 +150,33 @@ class KnowledgeGraph:
         recipes = [*self.report.get("recipes", []), dict(recipe)]
         return replace(self, splits=splits, path=None, report={**self.report, "recipes": recipes})
 
+    def split_inductive(
+        self,
+        val: float = 0.1,
+        test: float = 0.1,
+        seed: int = 0,
+        min_edges: int = 100,
+        types: Int32Array | None = None,
+    ) -> KnowledgeGraph:
+        """The graph split as in BLP: train has no triple of an entity of val or test.
+
+        Args:
+            val: share of the entities that are new in val.
+            test: share of the entities that are new in test; they are drawn first.
+            seed: random seed of the draw.
+            min_edges: triples that each relation keeps in train.
+            types: the type of each entity (N,); the splits keep the proportions of the types.
+
+        Example:
+            >>> graph = fnftg.KnowledgeGraph.open("people").split_inductive(val=0.05, test=0.1)
+            >>> graph.save("people-ind")
+        """
+        from fnftg.kg.splits.inductive import inductive_splits
+
+        counts = len(self.entities), len(self.relations)
+        splits, recipe = inductive_splits(self.all_triples(), *counts, val, test, seed, min_edges, types)
+        return self.with_splits(splits, recipe)
+
     def extended(
         self,
         entities: Mapping[str, str] | None = None,

@@ -90,7 +90,7 @@ def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     )
     parser.add_argument("--seeds", metavar="SEEDS", type=listed, help="default: the paper's, 73,21,37,3,7")
     parser.add_argument(
-        "--protocol", default="statik", help="under which edges are visible and hidden (default: %(default)s)"
+        "--protocol", default="cumulative", help="which edges are visible and which are hidden (default: %(default)s)"
     )
     parser.add_argument(
         "--budget",

@@ -12,7 +12,7 @@ from fnftg.errors import FnftgError
 from fnftg.models.systems import system
 from fnftg.paper import figures_of_the_paper as paper
 from fnftg.text.encoders import SHORT_NAMES
-from fnftg.training.config import PAPER_DATASETS, PAPER_TEXT, SIZES, merged, recipe
+from fnftg.training.recipes import SIZES, merge_fields, recipe_fields
 
 Fields = dict[str, Any]  # nested fields of a RunConfig
 
@@ -147,7 +147,7 @@ def _ablation() -> tuple[Row, ...]:
     )
     rows, fields = [], dict[str, Any]()
     for key, label, latex, change in steps:
-        fields = merged(fields, change)
+        fields = merge_fields(fields, change)
         rows.append(Row(key, "fnf-tg", label, fields=fields, latex=latex))
     return tuple(rows)
 
@@ -171,10 +171,10 @@ def _controlled() -> tuple[Row, ...]:
     )
     rows, fields = [Row("quoted", "blp", "BLP, as published", quoted=True)], dict[str, Any]()
     for key, label, change in steps:
-        fields = merged(fields, change)
+        fields = merge_fields(fields, change)
         rows.append(Row(key, "blp", label, fields=fields))
     last = {"model": {"text": {"width": None}}, "training": {"batch_size": 128, "negatives": "two-sided"}}
-    return (*rows, Row("fnf-t", "fnf-t", "FnF-T", fields=merged(TEXT_ALONE, last)))
+    return (*rows, Row("fnf-t", "fnf-t", "FnF-T", fields=merge_fields(TEXT_ALONE, last)))
 
 
 CONTROLLED = Experiment(
@@ -281,16 +281,17 @@ def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protoco
     """The fields of a run: the frugal recipe of its system or the paper's own, then the encoder's, then the row's."""
     name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
     if reader.frugal:
-        base = recipe(f"frugal-{row.system.removeprefix('fnf-')}")
+        base = recipe_fields(f"frugal-{row.system.removeprefix('fnf-')}")
     else:
-        base = merged(PAPER_DATASETS[DATASET_RECIPES.get(dataset or "", "wn18rr")], {"model": {"text": PAPER_TEXT}})
+        dataset_recipe = DATASET_RECIPES.get(dataset or "", "wn18rr")
+        base = recipe_fields(f"{dataset_recipe}-{SIZES[0]}")  # of any size: the encoder is set below
         known = {field.name for field in dataclasses.fields(system(name).config)}
         base = {**base, "system": name, "model": {key: base["model"][key] for key in base["model"] if key in known}}
     text = {"encoder": reader.encoder, "training": reader.training}
     if reader.encoder not in SHORT_NAMES:
         text["pooling"] = "auto"  # sentence encoders are not read at [CLS]
     chosen = {"model": {"text": text}, "training": {"seed": seed, "protocol": protocol}}
-    return merged(merged(base, chosen), dict(row.fields))
+    return merge_fields(merge_fields(base, chosen), dict(row.fields))
 
 
 def experiment(name: str) -> Experiment:

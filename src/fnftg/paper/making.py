@@ -28,7 +28,8 @@ from fnftg.ranking.baselines import frequency_counts, random_values
 from fnftg.ranking.metrics import metric_values, named
 from fnftg.ranking.protocols import protocol
 from fnftg.ranking.queries import Filter
-from fnftg.training.config import SIZES, RunConfig, merged
+from fnftg.training.config import RunConfig
+from fnftg.training.recipes import SIZES, merge_fields
 
 
 def make_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class Change:
         nested = self.value
         for name in reversed(self.path):
             nested = {name: nested}
-        changed = merged(fields, nested)
+        changed = merge_fields(fields, nested)
         from_dict(RunConfig, changed)
         return changed
 

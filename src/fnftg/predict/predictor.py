@@ -151,6 +151,10 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
 
     The graph is, unless one is given, what `fnftg update` wrote last, else what the run was trained on. The first time
     all candidates are embedded; the run's folder keeps that.
+
+    Example:
+        >>> predictor = fnftg.load("animals-run")
+        >>> predictor.tails("dog.n.01", "hypernym", k=3)
     """
     folder = RunFolder(Path(run))
     if graph is None and not folder.is_run and folder.path.is_dir() and (folder.path / "config.json").is_file():

@@ -11,7 +11,7 @@ from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
 from fnftg.kg.datasets import data_home
-from fnftg.ranking.protocols import CHOICES, PROTOCOLS, Protocol, protocol
+from fnftg.ranking.protocols import CHOICES, DEFAULT_PROTOCOL, PROTOCOLS, Protocol, protocol
 
 SHOWN = 12  # relations in a table, unless all are asked for
 
@@ -26,7 +26,7 @@ def evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "torchrun --standalone --nproc-per-node 2 -m fnftg evaluate animals-run",
     )
     add_run(parser)
-    parser.add_argument("--protocol", default="statik", help=f"{', '.join(PROTOCOLS)} (default: statik)")
+    parser.add_argument("--protocol", default=DEFAULT_PROTOCOL, help=f"{', '.join(PROTOCOLS)} (default: %(default)s)")
     for name, choices in CHOICES.items():
         parser.add_argument(f"--{name}", choices=choices, help=f"instead of the protocol's: {' or '.join(choices)}")
     parser.add_argument("--relations", metavar="WHICH", help="rank only seen or unseen ones, or a list: r1,r2")
@@ -108,12 +108,12 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         )
         for name, rules in PROTOCOLS.items()
     }
-    main = found["statik"]
-    asked = (model, graph, texts, chosen.split, PROTOCOLS["statik"])
+    main = found[DEFAULT_PROTOCOL]
+    asked = (model, graph, texts, chosen.split, PROTOCOLS[DEFAULT_PROTOCOL])
     calibrated = reliability_of(checkpoint_of(run), *asked, memory=memory, earlier=main.get("calibration"))
     if calibrated != main.get("calibration"):
         main["calibration"] = calibrated
-        run.kept(graph, chosen.split, PROTOCOLS["statik"], lambda: main, anew=True)
+        run.kept(graph, chosen.split, PROTOCOLS[DEFAULT_PROTOCOL], lambda: main, anew=True)
     folder = chosen.output or run.path / "report"
     write_report(run, found, folder)
     log(f"The report is {folder / 'index.html'}; its pictures lie beside it.")

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from fnftg.errors import FnftgError
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"  # told apart by colour-blind eyes too
 MOST_RELATIONS = 30
@@ -22,24 +23,24 @@ def draw_all(curve: pl.DataFrame, found: dict[str, Any], folder: Path) -> dict[s
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    main = found["statik"]
+    main = found[DEFAULT_PROTOCOL]
     pictures: dict[str, tuple[Any, Any, str]] = {
         "protocols.png": (
             protocols,
             found,
-            "One model, three protocols. From statik to strict every edge between the two entities of a triple is "
+            "One model, three protocols. From cumulative to strict every edge between the two entities of a triple is "
             "hidden too: what is lost came from edges that give the answer away. Bars: 95 % intervals.",
         ),
-        "baselines.png": (baselines, main, "The model beside what needs no model (protocol statik, logarithmic)."),
-        "relations.png": (relations, main, "MRR by relation, with the number of triples (protocol statik)."),
-        "ranks.png": (ranks, main, "How often an answer got which rank (protocol statik)."),
+        "baselines.png": (baselines, main, "The model beside what needs no model (protocol cumulative, logarithmic)."),
+        "relations.png": (relations, main, "MRR by relation, with the number of triples (protocol cumulative)."),
+        "ranks.png": (ranks, main, "How often an answer got which rank (protocol cumulative)."),
     }
     if main.get("calibration"):
         pictures["reliability.png"] = (
             calibration,
             main["calibration"],
             "Do probabilities mean what they say? On the diagonal they do; points are as large as they are many. The "
-            "softmax of the scores is the model's own confidence (protocol statik).",
+            "softmax of the scores is the model's own confidence (protocol cumulative).",
         )
     if "loss" in curve.columns:
         pictures = {

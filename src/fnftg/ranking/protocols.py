@@ -16,9 +16,7 @@ from fnftg.kg.statistics import entities_of
 
 @dataclass(frozen=True)
 class Protocol:
-    visible: Literal[
-        "own-split", "cumulative"
-    ]  # edges around an entity: the split's own, or of the splits before it too
+    visible: Literal["own-split", "cumulative"]  # edges that may be seen: the split's own, or of earlier splits too
     hidden: Literal["target", "pair"]  # while a triple is asked for: itself, or every edge between its two entities
     candidates: Literal["dynamic", "transfer"] = "dynamic"  # entities of train and the split, or of the split alone
 
@@ -69,13 +67,18 @@ CHOICES = {
     },
 }
 PROTOCOLS = {
-    "paper": Protocol("own-split", "target"),
-    "statik": Protocol("cumulative", "target"),
+    "own-split": Protocol("own-split", "target"),
+    "cumulative": Protocol("cumulative", "target"),
     "strict": Protocol("cumulative", "pair"),
 }
+DEFAULT_PROTOCOL = "cumulative"
+FORMER_NAMES = {"paper": "own-split", "statik": "cumulative"}
 
 
 def protocol(name: str) -> Protocol:
+    """A preset by its name."""
+    if name in FORMER_NAMES:
+        raise FnftgError(f"The protocol {name!r} is called {FORMER_NAMES[name]} now.")
     if name not in PROTOCOLS:
         raise FnftgError(f"There is no protocol {name!r}: choose one of {', '.join(PROTOCOLS)}.")
     return PROTOCOLS[name]

@@ -9,6 +9,7 @@ from typing import Any
 
 from fnftg.files import new_folder
 from fnftg.ranking.plots import draw_all
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL
 from fnftg.ranking.runs import RunFolder
 
 STYLE = """
@@ -50,7 +51,8 @@ def written(run: RunFolder, found: dict[str, Any], pictures: dict[str, bytes], c
         f"<li><b>{name}</b>: {html.escape(results['protocol']['words'])}</li>" for name, results in found.items()
     )
     relations = [
-        (row["relation"], row["category"], f"{row['triples']:,}", *figures(row)) for row in found["statik"]["relations"]
+        (row["relation"], row["category"], f"{row['triples']:,}", *figures(row))
+        for row in found[DEFAULT_PROTOCOL]["relations"]
     ]
     return "\n".join(
         [
@@ -63,7 +65,7 @@ def written(run: RunFolder, found: dict[str, Any], pictures: dict[str, bytes], c
             table(["protocol", *METRICS.values()], rows),
             f"<ul class=note>{protocols}</ul>",
             *figures_,
-            "<h2>By relation (protocol statik)</h2>",
+            f"<h2>By relation (protocol {DEFAULT_PROTOCOL})</h2>",
             table(["relation", "kind", "triples", *METRICS.values()], relations),
             "</html>",
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,21 @@ import polars as pl
 
 from fnftg.arrays import BoolArray, Float64Array, Int32Array
 from fnftg.ego.known_answers import KnownAnswers
+from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.opening import open_graph
 from fnftg.kg.statistics import entities_of
 from fnftg.models.link_predictor import LinkPredictor
+from fnftg.models.pretrained import from_pretrained
 from fnftg.ranking.baselines import degree_counts, frequency_counts, random_values
 from fnftg.ranking.evaluation import MEMORY, Ranking, rank_split
 from fnftg.ranking.metrics import Ties, intervals, metric_values, named
-from fnftg.ranking.protocols import Protocol
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL, Protocol
 from fnftg.ranking.protocols import protocol as protocol_named
 from fnftg.ranking.queries import Filter
+from fnftg.ranking.runs import RunFolder
 from fnftg.text.transformer import GraphTexts
 
 CATEGORIES = ("1-1", "1-n", "n-1", "n-n")
@@ -30,9 +35,9 @@ MANY = 1.5  # heads per tail, or tails per head, from which on a relation counts
 
 
 def evaluate(
-    model: LinkPredictor,
-    graph: KnowledgeGraph,
-    protocol: Protocol | str = "statik",
+    model: LinkPredictor | str | os.PathLike[str],
+    graph: KnowledgeGraph | str | os.PathLike[str] | None = None,
+    protocol: Protocol | str = DEFAULT_PROTOCOL,
     split: str = "test",
     texts: GraphTexts | None = None,
     sample: int | None = None,
@@ -40,8 +45,32 @@ def evaluate(
     ties: Ties = "mean",
     memory: int = MEMORY,
 ) -> dict[str, Any]:
-    """Ranks a split under a protocol, by name or of your own, and says all there is to say about it."""
+    """Ranks the triples of a split; returns metrics with intervals, breakdowns and baselines as a nested dict.
+
+    Args:
+        model: a model, or the folder of a run or of a model.
+        graph: a graph, the folder of a store or the name of a dataset; by default the one that the run was trained on.
+        protocol: own-split, cumulative or strict, or a `Protocol` of your own.
+        split: the split whose triples are ranked.
+        texts: the texts of the graph as the model reads them, if they are at hand.
+        sample: rank only this many triples, always the same ones.
+        relations: rank only triples of these relations (rows of `graph.relations`).
+        ties: a tied answer has the mean rank, or metrics have their expected value over all orders of the tied.
+        memory: bytes that ranking may use beside the model and the graph.
+
+    Example:
+        >>> results = fnftg.evaluate("animals-run", protocol="strict")
+        >>> results["mrr"], results["intervals"]["mrr"], results["baselines"]["frequency"]["mrr"]
+    """
     chosen = protocol_named(protocol) if isinstance(protocol, str) else protocol
+    if graph is None:
+        if isinstance(model, LinkPredictor):
+            raise FnftgError("A model does not know its graph: pass the graph, or the folder of the run.")
+        graph = RunFolder(Path(model)).graph()
+    elif not isinstance(graph, KnowledgeGraph):
+        graph = open_graph(graph)
+    if not isinstance(model, LinkPredictor):
+        model = from_pretrained(model)
     texts = texts or model.texts(graph, data_home() / "texts")
     ranking = rank_split(model, graph, texts, split, chosen, sample, relations, memory)
     return results(ranking, graph, ties)

@@ -1,4 +1,4 @@
-"""`fnftg train`."""
+"""`fnftg train` and `fnftg recipes`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fnftg.kg.opening import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.models.systems import SYSTEMS
-from fnftg.training.config import RunConfig, recipe, recipes
+from fnftg.training.config import RunConfig
+from fnftg.training.recipes import recipe_fields, recipe_of_system, recipes
 
 
 def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     chosen = parse(parser, arguments)
     from fnftg.ranking.runs import RunFolder
-    from fnftg.training.loop import read_config
-    from fnftg.training.loop import train as train_graph
+    from fnftg.training.loop import read_config, train_run
 
     if chosen.resume:
         run = Path(chosen.resume)
@@ -34,15 +34,15 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
             parser.error("a graph and -o RUN are needed, or --resume RUN")
         run, graph = Path(chosen.output), open_graph(chosen.graph)
         config = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
-    train_graph(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
+    train_run(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
     if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
-        return  # the first process speaks for all
+        return  # only the first process prints
     metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
     print_json(metrics) if chosen.json else print_metrics(run, metrics)
 
 
 def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
-    """Every field of the system's config as an option; what a recipe or a file sets are their defaults."""
+    """Every field of the system's config is an option; its default is what the recipe or the file sets."""
     from jsonargparse import ArgumentParser
 
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -55,7 +55,8 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         epilog=examples(
-            "fnftg train wordnet-animals -o animals --config frugal",
+            "fnftg train wordnet-animals -o animals",
+            "fnftg train wordnet-animals -o animals --config my.yaml    (from fnftg recipes frugal > my.yaml)",
             "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --training.batch_size 256 --trainer.devices 2",
             "fnftg train wordnet-animals -o blp --config frugal-blp --model.score distmult",
             "fnftg train --system statik --help",
@@ -63,11 +64,15 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         ),
     )
     parser.add_argument("graph", nargs="?", help=GRAPH_HELP)
-    parser.add_argument("-o", "--output", metavar="RUN", help="the folder to make")
-    parser.add_argument("--config", metavar="NAME_OR_FILE", help=f"{', '.join(recipes())}; or a YAML or JSON file")
+    parser.add_argument("-o", "--output", metavar="RUN", help="the folder to create")
+    parser.add_argument(
+        "--config",
+        metavar="NAME_OR_FILE",
+        help=f"a recipe ({', '.join(recipes())}) or a YAML or JSON file (default: frugal, or frugal-SYSTEM)",
+    )
     systems = "; ".join(f"{name}: {made.description}" for name, made in SYSTEMS.items())
     parser.add_argument("--system", default=config.system, help=f"what to train; its fields are --model.… ({systems})")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
+    parser.add_argument("--resume", metavar="RUN", help="continue a run that was stopped")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     for name in ("model", "training", "trainer"):
         parser.add_argument(f"--{name}", type=type(getattr(config, name)), default=getattr(config, name))
@@ -75,28 +80,13 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
 
 
 def configured(config: str | None, system: str | None) -> RunConfig:
-    """The config of a recipe or a file and of a system, as far as they are named."""
-    fields = fields_of(config) if config else {}
+    """The config of a recipe or a file, else of the system's own recipe, else the defaults of the system."""
+    chosen = config or recipe_of_system(system or "fnf")
+    fields = recipe_fields(chosen) if chosen else {}
     if system is not None and fields.get("system", system) != system:
         raise FnftgError(f"--config {config} is for the system {fields['system']}, not for {system}: leave one out.")
     made: RunConfig = from_dict(RunConfig, {**fields, "system": system} if system is not None else fields)
     return made
-
-
-def fields_of(name: str) -> dict[str, Any]:
-    """The nested fields of a named recipe or of a file."""
-    path = Path(name)
-    if not path.is_file():
-        return recipe(name)
-    import yaml
-
-    try:
-        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FnftgError(f"{path} cannot be read as YAML or JSON: {' '.join(str(error).split())}.") from error
-    if not isinstance(fields, dict):
-        raise FnftgError(f"{path} holds no fields: write them as in model: {{ego: {{limit: 10}}}}.")
-    return fields
 
 
 def print_metrics(run: Path, metrics: dict[str, Any]) -> None:

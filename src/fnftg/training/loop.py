@@ -52,7 +52,7 @@ from fnftg.training.progress_bar import ProgressBar
 from fnftg.training.restart import Place
 
 
-def train(
+def train_run(
     graph: KnowledgeGraph,
     config: RunConfig,
     run: Path,
@@ -60,7 +60,7 @@ def train(
     resume: bool = False,
     after_step: Callable[[int, float], None] | None = None,
 ) -> LinkPredictor:
-    """Trains and returns the best model; `after_step` is told the step and its loss."""
+    """Trains in the folder `run` and returns the best model; `after_step` is called with the step and its loss."""
     return Run(graph, config, run, cache, resume, after_step).train()
 
 
@@ -84,8 +84,8 @@ class Run:
             raise FnftgError("The graph has no triples in train: split it first, or import it with its splits.")
         if len(graph.triples("train")) < config.training.batch_size:
             raise FnftgError(
-                f"A batch of {config.training.batch_size} triples is more than the {len(graph.triples('train'))} in train: "
-                "lower --training.batch_size."
+                f"A batch of {config.training.batch_size} triples is more than the {len(graph.triples('train'))} "
+                "in train: lower --training.batch_size."
             )
         self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
         keep_freed_memory()

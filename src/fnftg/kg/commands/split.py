@@ -17,7 +17,6 @@ from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.opening import open_graph
 from fnftg.kg.splits.fir import fir_split
-from fnftg.kg.splits.inductive import inductive_split
 from fnftg.kg.splits.support import support_split
 from fnftg.kg.statistics import statistics
 from fnftg.kg.strings import as_series
@@ -39,7 +38,7 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     graph = open_graph(chosen.graph)
     types = read_types(graph, chosen.types) if chosen.types else None
-    split = inductive_split(graph, chosen.val, chosen.test, chosen.seed, chosen.min_edges, types)
+    split = graph.split_inductive(chosen.val, chosen.test, chosen.seed, chosen.min_edges, types)
     recipe = split.report["recipes"][-1]
     if recipe["held_back"] < recipe["asked"]:
         log(

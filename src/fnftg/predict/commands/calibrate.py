@@ -46,13 +46,13 @@ scores, and fnftg report draws it."""
         raise FnftgError(f"--k {chosen.k} candidates cannot be calibrated on: give a number from 1 to {MOST:,}.")
     from fnftg.ranking.calibration import fit
     from fnftg.ranking.commands import checkpoint_of, opened, print_calibration
-    from fnftg.ranking.protocols import protocol
+    from fnftg.ranking.protocols import DEFAULT_PROTOCOL, protocol
     from fnftg.ranking.reliability import measured, predictions
     from fnftg.ranking.runs import parse_size
 
     memory = parse_size(chosen.memory)
     run, model, graph = opened(chosen)
-    rules = protocol(run.started_with()["config"]["training"]["protocol"] if run.is_run else "statik")
+    rules = protocol(run.started_with()["config"]["training"]["protocol"] if run.is_run else DEFAULT_PROTOCOL)
     texts = model.texts(graph, data_home() / "texts")
     found = predictions(model, graph, texts, chosen.split, rules, chosen.k, memory=memory)
     relations = graph.relations.ids.slice(0, len(graph.relations))

@@ -1,0 +1,102 @@
+"""Recipes: configs with a name, each a YAML file in this folder that a user can print, copy and change.
+
+A file sets only what differs from its `base`, another recipe. A file named DATASET-SIZE.yaml stands for one recipe for
+each size of the paper's BERTs. Files that start with an underscore are only bases of others and are not listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fnftg.errors import FnftgError
+
+FOLDER = Path(__file__).parent
+SIZES = ("tiny", "mini", "small", "medium", "base")  # of the paper's BERTs
+DEFAULT = "frugal"
+Fields = dict[str, Any]  # nested, as in YAML
+
+
+def recipes() -> dict[str, str]:
+    """The name and the one-line description of every recipe; the default comes first, the paper's own come last."""
+    stems = sorted((path.stem for path in FOLDER.glob("[!_]*.yaml")), key=lambda stem: ("SIZE" in stem, stem))
+    names = [stem.replace("SIZE", size) for stem in stems for size in (SIZES if "SIZE" in stem else ("",))]
+    return {name: _text(name).partition("\n")[0].removeprefix("# ") for name in names}
+
+
+def recipe_fields(recipe: str | Path | Mapping[str, Any]) -> Fields:
+    """The fields of a recipe and of its bases.
+
+    Args:
+        recipe: a name, a YAML or JSON file, or nested fields; any of them may name a `base`.
+
+    Example:
+        >>> recipe_fields({"base": "frugal", "training": {"epochs": 2}})["training"]["epochs"]
+        2
+    """
+    if isinstance(recipe, Mapping):
+        return _upon_base(dict(recipe), "the recipe", ())
+    return _with_bases(str(recipe), ())
+
+
+def recipe_of_system(system: str) -> str | None:
+    """The recipe that a system is trained with unless another is named; none if it has only its own defaults."""
+    name = DEFAULT if system == "fnf" else f"{DEFAULT}-{system}"
+    return name if (FOLDER / f"{name}.yaml").is_file() else None
+
+
+def merge_fields(base: Fields, over: Fields) -> Fields:
+    """The fields of `base` with those of `over` in their place; nested fields are merged too."""
+    both = {
+        key: merge_fields(base[key], over[key])
+        for key in base.keys() & over.keys()
+        if isinstance(base[key], dict) and isinstance(over[key], dict)
+    }
+    return {**base, **over, **both}
+
+
+def _with_bases(name: str, above: tuple[str, ...]) -> Fields:
+    if name in above:
+        raise FnftgError(f"The recipe {name} is its own base: {' → '.join([*above, name])}.")
+    return _upon_base(_parsed(_text(name), name), name, (*above, name))
+
+
+def _upon_base(fields: Fields, name: str, above: tuple[str, ...]) -> Fields:
+    """The fields of the recipe `name` merged into those of its base; `above` are the recipes that led to it."""
+    base = fields.pop("base", None)
+    if base is None:
+        return fields
+    if not isinstance(base, str):
+        raise FnftgError(f"The base of {name} cannot be {base!r}: write the name of a recipe or of a file.")
+    if Path(name).is_file() and (beside := Path(name).parent / base).is_file():
+        base = str(beside)  # a file names other files relative to itself
+    return merge_fields(_with_bases(base, above), fields)
+
+
+def _text(name: str) -> str:
+    """The YAML of a file, else of a recipe."""
+    path = Path(name)
+    try:
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FnftgError(f"{path} cannot be read as YAML or JSON: {error}.") from error
+    stem, _, size = name.rpartition("-")
+    for own, written in ((name, ""), (f"{stem}-SIZE", size if size in SIZES else "")):
+        path = FOLDER / f"{own}.yaml"
+        if path.parent == FOLDER and path.is_file() and ("SIZE" in own) == bool(written):
+            return path.read_text(encoding="utf-8").replace("SIZE", written)
+    raise FnftgError(f"There is no recipe {name!r}: choose {', '.join(recipes())}, or give a file.")
+
+
+def _parsed(text: str, name: str) -> Fields:
+    import yaml
+
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise FnftgError(f"{name} cannot be read as YAML or JSON: {' '.join(str(error).split())}.") from error
+    if not isinstance(fields, dict):
+        raise FnftgError(f"{name} holds no fields: write them as in model: {{ego: {{num_neighbours: 10}}}}.")
+    return fields

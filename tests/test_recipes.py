@@ -1,0 +1,113 @@
+"""Recipes: every one is a config, prints as commented YAML, and can be copied and changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fnftg.cli import main
+from fnftg.errors import FnftgError
+from fnftg.models.configs import from_dict
+from fnftg.models.systems import SYSTEMS
+from fnftg.training.commands import configured
+from fnftg.training.config import RunConfig
+from fnftg.training.config_yaml import to_yaml
+from fnftg.training.recipes import FOLDER, SIZES, merge_fields, recipe_fields, recipe_of_system, recipes
+
+
+def config_of(name: str | Path) -> RunConfig:
+    config: RunConfig = from_dict(RunConfig, recipe_fields(name))
+    return config
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_every_recipe_is_a_config_with_a_description(name: str) -> None:
+    assert config_of(name).model.text.encoder in ("minilm", name.rpartition("-")[2])
+    assert recipes()[name].endswith(".") and "\n" not in recipes()[name]
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_printed_recipe_reads_as_the_same_config(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipes", name]) == 0
+    file = tmp_path / "my.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert config_of(file) == config_of(name) == configured(str(file), None)
+
+
+@pytest.mark.parametrize("name", [name for name in recipes() if "-" not in name or name.startswith("frugal-")])
+def test_printed_recipe_explains_every_field(name: str) -> None:
+    lines = to_yaml(config_of(name)).splitlines()
+    for before, line in zip(["", *lines], lines, strict=False):
+        assert line.lstrip().startswith("#") or before.lstrip().startswith("#"), line
+
+
+def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipes", "--json"]) == 0
+    listed = {entry["name"]: entry["summary"] for entry in json.loads(capsys.readouterr().out)}
+    assert listed == recipes() and next(iter(listed)) == "frugal"
+    systems = ("bow", "dkrl", "blp", "kepler", "star", "statik", "simkgc", "ensemble")
+    frugal = {"frugal", *(f"frugal-{name}" for name in ("tg", "t", "wn18rr", "fb15k237", *systems))}
+    assert set(listed) == frugal | {f"{data}-{size}" for data in ("wn18rr", "fb15k237", "wikidata5m") for size in SIZES}
+    assert main(["recipes"]) == 0
+    assert "wikidata5m-base" in capsys.readouterr().out
+
+
+def test_what_the_recipes_set() -> None:
+    frugal, plain = config_of("frugal"), config_of("frugal-tg")
+    assert frugal.training.max_steps == 1100 and frugal.model.score == "cosine" and plain.model.score == "transe"
+    assert frugal.training.batch_size == plain.training.batch_size == 512
+    assert config_of("frugal-wn18rr").system == "ensemble" and config_of("frugal-wn18rr").model.members == 3
+    assert config_of("frugal-fb15k237").model.ego.num_neighbours == 30
+    assert not config_of("frugal-t").model.ego_graphs
+    assert config_of("frugal-kepler").model.text.training == "finetune"
+    assert config_of("wikidata5m-base").model.text.words == 64
+    assert config_of("wikidata5m-base").training.loss.name == "margin"
+
+
+def test_file_may_name_a_base_and_set_only_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("base: frugal\ntraining: {seed: 5}\n")
+    (tmp_path / "other.yaml").write_text("base: mine.yaml\nmodel: {text: {words: 40}}\n")
+    expected = merge_fields(recipe_fields("frugal"), {"training": {"seed": 5}, "model": {"text": {"words": 40}}})
+    assert recipe_fields(tmp_path / "other.yaml") == expected
+
+
+def test_without_a_config_the_default_is_frugal_or_that_of_the_system() -> None:
+    assert configured(None, None) == configured(None, "fnf") == configured("frugal", None)
+    for system in SYSTEMS:
+        if system != "fnf":
+            assert recipe_of_system(system) == f"frugal-{system}"
+            assert configured(None, system) == config_of(f"frugal-{system}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("base: [frugal]", "write the name of a recipe"),
+        ("base: rugal", "no recipe 'rugal': choose frugal, "),
+        ("base: mine.yaml", "is its own base"),
+        ("- 3", "holds no fields"),
+        ("a: b: c", "cannot be read as YAML"),
+    ],
+)
+def test_bad_recipe_file_gets_one_sentence(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(content)
+    with pytest.raises(FnftgError, match=words):
+        recipe_fields(tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize("name", ["rugal", "_frugall", "frugal-", "wn18rr-huge", "wn18rr-SIZE", "../config", ""])
+def test_unknown_recipe_gets_one_sentence(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(FnftgError, match="There is no recipe"):
+        recipe_fields(name)
+    assert main(["recipes", "rugal"]) == 1
+    assert capsys.readouterr().err.startswith("fnftg: There is no recipe 'rugal': choose frugal, ")
+
+
+def test_package_ships_its_recipes() -> None:
+    settings = (FOLDER.parents[3] / "pyproject.toml").read_text()
+    assert '"fnftg.training.recipes" = ["*.yaml"]' in settings
+    for path in FOLDER.glob("*.yaml"):
+        assert path.read_text().startswith("# ") and yaml.safe_load(path.read_text())
