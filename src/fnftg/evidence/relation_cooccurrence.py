@@ -1,4 +1,4 @@
-"""Relation co-occurrence: the edges that connect query entity and candidate already, by how often they go with the query.
+"""Relation co-occurrence: the edges that already connect query entity and candidate.
 
 A player who was drafted by a team may well play for it. That is estimated from co-occurrence, how often two labels
 connect the same two entities, so it also speaks for relations that training never saw. Nothing is counted that touches
@@ -116,7 +116,7 @@ class CooccurrenceCounts:
 
     @cached_property
     def by_label(self) -> tuple[Int64Array, Int64Array]:
-        """The labels that co-occur with label l stand at offsets[l] to offsets[l + 1]: offsets (2R + 1,), labels (p,)."""
+        """The labels that co-occur with label l stand at offsets[l] to offsets[l + 1]: (2R + 1,) and (p,)."""
         size = 2 * len(self.frequencies)
         offsets = np.searchsorted(self.keys, size * np.arange(size + 1))
         return offsets, self.keys - size * np.repeat(np.arange(size), np.diff(offsets))
