@@ -17,11 +17,12 @@ from urllib.parse import quote, urlsplit
 import pytest
 import torch
 import uvicorn
-from fnftg.models.voting import VotesConfig
 
 import fnftg
 from fnftg.cli import main
 from fnftg.ego.config import EgoConfig
+from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.sources import SOURCES
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.pretrained import save_pretrained
@@ -79,9 +80,9 @@ def make_run(folder: Path) -> Path:
     encoder = load_encoder("scratch:L-1_H-32_A-2", GraphLines(graph))
     torch.manual_seed(0)
     text = TextConfig(encoder=encoder.name, width=16, training="frozen", query="vector")
-    votes = VotesConfig(lookalikes=6, weight=0.5, parallels=True, mentions=True, precedents=True)
+    evidence = EvidenceConfig(list(SOURCES), num_nearest=6, initial_weight=0.5)
     model = FnF(
-        FnFConfig(text=text, ego=EgoConfig(num_neighbours=40, evaluation_num_neighbours=40), votes=votes), encoder
+        FnFConfig(text=text, ego=EgoConfig(num_neighbours=40, evaluation_num_neighbours=40), evidence=evidence), encoder
     ).eval()
     (folder / "otters").mkdir()
     save_pretrained(model, folder / "otters" / "checkpoint")

@@ -55,6 +55,10 @@ class VisibleGraph(ABC):
         """Hashes of the relations' texts: (R,), never 0."""
 
     @abstractmethod
+    def entity_texts(self, first: int = 0) -> list[str]:
+        """The texts of the entities from row `first` on."""
+
+    @abstractmethod
     def nearest_texts(self, k: int) -> TextKNN:
         """The k entities with the most similar texts of each entity."""
 
@@ -133,6 +137,10 @@ class GraphContext(VisibleGraph):
     def fingerprints(self) -> Int64Array:
         return relation_fingerprints(self.texts, np.arange(self.relations))
 
+    def entity_texts(self, first: int = 0) -> list[str]:
+        assert self.texts.vocabulary is not None
+        return self.texts.vocabulary.texts.slice(first, self.entities)
+
     def nearest_texts(self, k: int) -> TextKNN:
         return self.texts.nearest_texts(k)
 
@@ -146,7 +154,7 @@ class ExtendedContext(VisibleGraph):
     Args:
         base: the graph.
         triples: those of the request, (n, 3), with the rows of this context.
-        texts: of the new entities.
+        new_texts: of the new entities.
         features: gives the frozen encoder's features of these texts, (new entities, hidden).
         new_fingerprints: of the texts of the new relations.
     """
@@ -157,12 +165,12 @@ class ExtendedContext(VisibleGraph):
         self,
         base: GraphContext,
         triples: Triples,
-        texts: Sequence[str],
+        new_texts: Sequence[str],
         features: Callable[[], Float32Array],
         new_fingerprints: Int64Array,
     ):
-        self.base, self.triples, self.texts, self.features = base, triples, texts, features
-        self.entities, self.relations = base.entities + len(texts), base.relations + len(new_fingerprints)
+        self.base, self.triples, self.new_texts, self.features = base, triples, new_texts, features
+        self.entities, self.relations = base.entities + len(new_texts), base.relations + len(new_fingerprints)
         self.added, self.new_fingerprints = new_triples(base.known, triples), new_fingerprints
         self.memo = {}
 
@@ -181,13 +189,17 @@ class ExtendedContext(VisibleGraph):
 
     @cached_property
     def mentions(self) -> Mentions:
-        if not self.texts:
+        if not self.new_texts:
             return self.base.mentions
-        return self.base.mentions.extended(self.texts, first_words(pl.Series(self.texts)))
+        return self.base.mentions.extended(self.new_texts, first_words(pl.Series(self.new_texts)))
+
+    def entity_texts(self, first: int = 0) -> list[str]:
+        new = max(first - self.base.entities, 0)
+        return [*self.base.entity_texts(first), *self.new_texts[new:]]
 
     def nearest_texts(self, k: int) -> TextKNN:
         found = self.base.nearest_texts(k)
-        return found.extended(self.features()) if self.texts else found
+        return found.extended(self.features()) if self.new_texts else found
 
     def subgraph(self, centres: IntArray) -> LocalSubgraph:
         return LocalSubgraph.of(self.base.neighbours, self.edges, self.relations, centres.astype(np.int64))

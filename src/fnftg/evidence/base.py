@@ -82,11 +82,14 @@ class Item:
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a source speaks for an answer. Without sentence and items it does not."""
+    """Why a source speaks for an answer. False without sentence and items: then it does not."""
 
     sentence: str = ""  # may name {query}, {answer} and {items}
     items: tuple[Item, ...] = ()
     value_name: str | None = None  # what the values of the items are
+
+    def __bool__(self) -> bool:
+        return bool(self.sentence or self.items)
 
 
 class EvidenceSource(ABC):

@@ -51,14 +51,14 @@ class Evidence(nn.Module):
     def findings(
         self, context: VisibleGraph, centre: int, label: int, answer: int, hidden: bool
     ) -> list[tuple[EvidenceSource, Finding]]:
-        """Why the sources speak for an answer of (centre, label, ·), of those that have a say."""
+        """Why sources speak for an answer of (centre, label, ·), those that do."""
         row, labels = np.array([centre], np.int32), np.array([label], np.int32)
         targets = np.array([answer], np.int32) if hidden else None
         query = QueryBatch(row, labels, self.unseen(context)[labels], targets)
         found = [
             (source, source.explain(self.counts(source, context), context, query, answer)) for source in self.sources
         ]
-        return [(source, finding) for source, finding in found if finding is not None]
+        return [(source, finding) for source, finding in found if finding]
 
     def unseen(self, context: VisibleGraph) -> BoolArray:
         """Which labels of the graph (2R,) were never trained on."""

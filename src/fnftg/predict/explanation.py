@@ -93,7 +93,7 @@ class EvidenceItem:
 
 @dataclass(frozen=True)
 class EvidenceReason:
-    """What a source of evidence adds to the score, in its own words; without sentence and items it does not speak."""
+    """What a source of evidence adds to the score, in its own words."""
 
     source: str
     title: str
@@ -130,7 +130,7 @@ class Explanation:
     probability: float | None
     query: Side
     candidate: Side
-    evidence: list[EvidenceReason]  # one for each source that has a say
+    evidence: list[EvidenceReason]  # of the sources that speak for the answer
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def print_reasons(found: Any) -> None:
         if rows:
             title = f"{words}, {side.entity.name}: what its words add to the score"
             print_table(title, ["word", "adds", "rank without it"], rows)
-    for reason in spoken(found):
+    for reason in found.evidence:
         note = f"It adds {reason.effect:+.4f}; without this evidence the rank is {reason.rank_without:,g}."
         if reason.sentence:
             print(f"{reason.title}: {reason.sentence}. {note}\n")
@@ -117,11 +117,6 @@ def print_reasons(found: Any) -> None:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
         print_table(f"the nearest training triples of {found.relation.name}", ["head", "tail", "distance"], rows, note)
-
-
-def spoken(found: Any) -> list[Any]:
-    """The sources of evidence that speak for the answer."""
-    return [reason for reason in found.evidence if reason.sentence or reason.items]
 
 
 def item_words(item: Any) -> str:
@@ -144,7 +139,7 @@ def print_short(found: Any) -> None:
             best = sorted(effects, key=lambda one: -abs(one[1]))[:SHORT]
             if best:
                 lines.append((f"{words} {kind}", ", ".join(f"{word} ({effect:+.3g})" for word, effect in best)))
-    for reason in spoken(found):
+    for reason in found.evidence:
         words = reason.sentence or ", ".join(map(item_words, reason.items[:SHORT]))
         lines.append((reason.source.replace("_", " "), f"{words} ({reason.effect:+.3g})"))
     if found.nearest:
