@@ -22,7 +22,7 @@ from fnftg.models.configs import from_dict
 from fnftg.models.kepler import KEPLER
 from fnftg.models.link_predictor import GraphContext, LinkPredictor, ScoredBatch
 from fnftg.models.losses import LossConfig, RankingLoss, nll_loss
-from fnftg.models.pretrained import from_pretrained
+from fnftg.models.pretrained import from_pretrained, save_pretrained
 from fnftg.models.simkgc import SimKGC
 from fnftg.models.star import StAR
 from fnftg.models.statik import StATIK
@@ -472,14 +472,21 @@ def test_negatives_are_two_sided_tied_or_drawn(graph: KnowledgeGraph) -> None:
     assert batch.negatives(None, "tied", queue_ids=earlier)[0, -2:].tolist() == [False, True]
 
 
-def test_checkpoint_that_names_no_system_is_fnf(graph: KnowledgeGraph, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [(2, r"has version 2, written by an older fnftg: train it again"), (4, r"has version 4, .* newer .*: upgrade")],
+)
+def test_checkpoint_of_another_version_is_one_sentence(
+    graph: KnowledgeGraph, tmp_path: Path, version: int, sentence: str
+) -> None:
     model, _ = made("fnf", graph)
-    model.save_pretrained(tmp_path / "model")
+    save_pretrained(model, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text())
-    assert (config.pop("system"), config.pop("relations")) == ("fnf", 3)
-    path.write_text(json.dumps({**config, "version": 1}))
-    assert from_pretrained(tmp_path / "model").system == "fnf"
+    assert (config["version"], config["system"], config["relations"]) == (3, "fnf", 3)
+    path.write_text(json.dumps({**config, "version": version}))
+    with pytest.raises(FnftgError, match=sentence):
+        from_pretrained(tmp_path / "model")
 
 
 # Word vectors

@@ -380,6 +380,20 @@ def test_other_weights_have_other_features(graph: KnowledgeGraph, tokens: TokenS
     assert seen
 
 
+def test_bfloat16_is_near_float32_and_has_a_cache_of_its_own(
+    encoder: Encoder, tokens: TokenStore, tmp_path: Path
+) -> None:
+    rows = np.arange(len(tokens))
+    exact, near, again = (
+        FeatureStore.of(encoder, tokens, "mean", tmp_path, None, precision).take(rows)
+        for precision in ("float32", "bfloat16", "float32")
+    )
+    lengths = np.linalg.norm(exact, axis=1) * np.linalg.norm(near, axis=1)
+    assert near.dtype == np.float32 and not np.array_equal(exact, near) and np.array_equal(exact, again)
+    assert ((exact * near).sum(1) / lengths).min() > 0.999
+    assert len(list(tmp_path.glob("features-*"))) == 2
+
+
 def test_an_interrupted_computation_goes_on(
     encoder: Encoder, tokens: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from fnftg.models.systems import system, title
 from fnftg.text.encoders import load_saved_encoder, save_encoder
 
 CHECKPOINT = "checkpoint"  # the folder of the best weights in a run's folder
-FORMAT, VERSION = "fnftg-model", 2  # 1: FnF alone, so no system is named
+FORMAT, VERSION = "fnftg-model", 3
 
 
 def save_pretrained(
@@ -45,22 +45,22 @@ def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
     folder = _folder(name)
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        known = config["format"] == FORMAT
+        known, version = config["format"] == FORMAT, int(config["version"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FnftgError(
             f"{folder} holds no model (its config.json cannot be read): give the folder of one."
         ) from error
     if not known:
         raise FnftgError(f"{folder} is not a model of fnftg: its format is {config['format']!r}.")
-    if config["version"] > VERSION:
-        raise FnftgError(
-            f"The model {folder} has version {config['version']}, this fnftg reads up to {VERSION}: upgrade."
-        )
-    chosen = system(config.get("system", "fnf"))
+    if version != VERSION:
+        older = "an older fnftg: train it again, or read it with fnftg 0.1"
+        by = older if version < VERSION else f"a newer fnftg than this, which reads version {VERSION}: upgrade"
+        raise FnftgError(f"The model {folder} has version {version}, written by {by}.")
+    chosen = system(config["system"])
     model = chosen.make(
         from_dict(chosen.config, config["model"], "model"),
         load_saved_encoder(folder / "encoder"),
-        config.get("relations", 0),
+        config["relations"],
     )
     try:
         model.load_state_dict(load_file(folder / "model.safetensors"))
@@ -96,9 +96,10 @@ def card(model: LinkPredictor, metrics: dict[str, Any]) -> str:
         f"A model for inductive link prediction, made with fnftg. {name}: {system(model.system).description}.",
         "",
         "```python",
-        "from fnftg.models.pretrained import from_pretrained",
+        "import fnftg",
         "",
-        'model = from_pretrained("path/to/this/folder")',
+        'predictor = fnftg.load("path/to/this/folder", graph="path/to/a/graph")',
+        'predictor.tails("an entity", "a relation")',
         "```",
         "",
     ]

@@ -122,7 +122,8 @@ def graph_texts(model: LinkPredictor, graph: KnowledgeGraph, folder: Path | None
     if folder is not None and has_features:
         tokens = TokenStore.of(graph, model.tt.encoder, text.words, cache)
         table = FlatTable(mapped(folder, FEATURES), mapped(folder, INDEX))
-        features = FeatureStore(model.tt.encoder, tokens, pooling_of(text, model.tt.encoder), table, text.token_budget)
+        pooling, budget = pooling_of(text, model.tt.encoder), text.token_budget
+        features = FeatureStore(model.tt.encoder, tokens, pooling, table, budget, precision=text.precision)
         sizes = len(graph.entities), len(graph.relations)
         return GraphTexts(tokens, features, *sizes, vocabulary=graph.entities, cache=cache)
     if text.training != "finetune-centre":

@@ -18,7 +18,7 @@ from fnftg.console import log, progress
 from fnftg.files import new_file
 from fnftg.kg.store import write_array
 from fnftg.text.cache import cached_array, cached_folder
-from fnftg.text.encoders import Encoder, Pooling, pooled
+from fnftg.text.encoders import Encoder, Pooling, Precision, pooled, uses_bfloat16
 from fnftg.text.rows import ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
 
@@ -35,6 +35,7 @@ def encode_rows(
     pooling: Pooling,
     token_budget: int | None = None,
     advance: Callable[[int], None] | None = None,
+    bfloat16: bool = False,
 ) -> Float32Array:
     """Pooled outputs for texts, or for pairs of texts, in the order asked for, (n, hidden); no gradients."""
     parameter = next(model.parameters())
@@ -42,7 +43,7 @@ def encode_rows(
     features = np.empty((len(rows), int(model.config.hidden_size)), np.float32)  # type: ignore[union-attr, arg-type]
     model.eval()
     try:
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             for pack in packs(tokens.lengths(rows, second_rows), token_budget or fitting_budget(device)):
                 ids, mask, types = tokens.batch(rows[pack], None if second_rows is None else second_rows[pack])
                 batch = ids.to(device), mask.to(device), None if types is None else types.to(device)
@@ -113,6 +114,7 @@ class FeatureStore:
     token_budget: int | None = None
     pair_tables: list[PairTable] = field(default_factory=list)
     base: FeatureStore | None = None  # of a view: the store of the graph that it extends
+    precision: Precision = "float32"
 
     @classmethod
     def of(
@@ -122,9 +124,10 @@ class FeatureStore:
         pooling: Pooling,
         cache: Path | None = None,
         token_budget: int | None = None,
+        precision: Precision = "float32",
     ) -> FeatureStore:
         """Encodes each distinct text once, on the device where the encoder is, or finds that done in the cache."""
-        store = cls(encoder, tokens, pooling, NO_FEATURES, token_budget)
+        store = cls(encoder, tokens, pooling, NO_FEATURES, token_budget, precision=precision)
 
         def distinct() -> tuple[Int64Array, None, Int64Array]:
             first, index = tokens.distinct(np.arange(len(tokens)))
@@ -173,15 +176,26 @@ class FeatureStore:
         assert isinstance(tokens.ragged, ViewTokens)
         view = tokens.ragged.view
         first, index = tokens.distinct(view.new_rows())
-        features = encode_rows(self.encoder.model, tokens, first, None, self.pooling, self.token_budget)
+        features = self._encode(first, None, tokens=tokens)
         table = ViewTable(self.table, FlatTable(features, index), view)
-        return FeatureStore(self.encoder, tokens, self.pooling, table, self.token_budget, [], self)
+        return FeatureStore(self.encoder, tokens, self.pooling, table, self.token_budget, [], self, self.precision)
 
     def _keys(self, rows: Int64Array, second_rows: Int64Array) -> Int64Array:
         return rows * len(self.tokens) + second_rows
 
-    def _encode(self, first: Int64Array, second: Int64Array | None) -> Float32Array:
-        return encode_rows(self.encoder.model, self.tokens, first, second, self.pooling, self.token_budget)
+    def _encode(
+        self,
+        first: Int64Array,
+        second: Int64Array | None,
+        advance: Callable[[int], None] | None = None,
+        tokens: TokenStore | None = None,
+    ) -> Float32Array:
+        model, tokens = self.encoder.model, tokens or self.tokens
+        return encode_rows(model, tokens, first, second, self.pooling, self.token_budget, advance, self._bfloat16)
+
+    @property
+    def _bfloat16(self) -> bool:
+        return uses_bfloat16(self.precision, self.encoder.device)
 
     def _table(
         self,
@@ -195,7 +209,8 @@ class FeatureStore:
             first, second, index = self._by_length(*distinct())
             parts = self._parts(first, second, None)
             return FlatTable(np.concatenate([np.empty((0, self.encoder.hidden), np.float32), *parts]), index)
-        key = content_key(kind, 1, self.encoder.weights_key(), self.tokens.key, self.pooling, what)
+        precision = ("bfloat16",) if self._bfloat16 else ()
+        key = content_key(kind, 1, self.encoder.weights_key(), self.tokens.key, self.pooling, what, *precision)
         unfinished = cache / f".{kind}-{key}.parts"
 
         def make(folder: Path) -> None:
@@ -228,15 +243,7 @@ class FeatureStore:
                     yield np.load(path, allow_pickle=False)
                     continue
                 seconds = None if second is None else second[start:stop]
-                features = encode_rows(
-                    self.encoder.model,
-                    self.tokens,
-                    first[start:stop],
-                    seconds,
-                    self.pooling,
-                    self.token_budget,
-                    advance,
-                )
+                features = self._encode(first[start:stop], seconds, advance)
                 encoded += stop - start
                 if path is not None and stop < len(first):
                     with new_file(path) as partial:

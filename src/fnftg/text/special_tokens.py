@@ -42,7 +42,10 @@ class SpecialTokens:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SpecialTokens:
         """From what `dataclasses.asdict` makes of them, once it was written as JSON and read again."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**fields)
 
 
 def _around(sequences: list[int | None], wanted: int) -> tuple[int, int]:

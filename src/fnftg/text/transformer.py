@@ -40,7 +40,8 @@ class GraphTexts:
         tokens = TokenStore.of(graph, encoder, config.words, cache)
         features = None
         if config.training == "frozen":
-            features = FeatureStore.of(encoder, tokens, pooling_of(config, encoder), cache, config.token_budget)
+            pooling, budget = pooling_of(config, encoder), config.token_budget
+            features = FeatureStore.of(encoder, tokens, pooling, cache, budget, config.precision)
         return cls(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities, cache=cache)
 
     def extended(self, view: KnowledgeGraph, encoder: Encoder) -> GraphTexts:
