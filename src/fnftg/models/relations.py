@@ -15,7 +15,7 @@ from fnftg.text.transformer import GraphTexts
 RelationsFrom = Literal["table", "text"]
 
 
-class Relations(nn.Module):
+class RelationEmbedding(nn.Module):
     """Vectors of relations; for a table the number of relations of the training graph is what it will ever know."""
 
     def __init__(self, source: RelationsFrom, count: int, width: int, system: str):

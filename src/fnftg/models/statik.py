@@ -17,7 +17,7 @@ from fnftg.ego.config import EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.models.relations import Relations, RelationsFrom
+from fnftg.models.relations import RelationEmbedding, RelationsFrom
 from fnftg.models.scoring import compose_queries, similarity
 from fnftg.models.text_inputs import Join, conditioned, entity_vectors, text_rows, to_device, to_index
 from fnftg.models.text_only import check_choices
@@ -69,7 +69,7 @@ class StATIK(LinkPredictor):
         self.updates = nn.ModuleList(EdgeUpdate(d) for _ in range(config.layers - 1))  # after the last none is read
         self.text_norm, self.graph_norm = nn.LayerNorm(d), nn.LayerNorm(d)
         self.dropout = nn.Dropout(config.dropout)
-        self.relation = Relations(config.relations, relations, d, self.system)
+        self.relation = RelationEmbedding(config.relations, relations, d, self.system)
 
     @property
     def reads_query_texts(self) -> bool:

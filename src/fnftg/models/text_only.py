@@ -10,7 +10,7 @@ from fnftg.ego.config import NO_EGO_GRAPHS
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.models.relations import Relations, RelationsFrom
+from fnftg.models.relations import RelationEmbedding, RelationsFrom
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
 from fnftg.models.text_inputs import entity_vectors, to_device
 from fnftg.text.transformer import GraphTexts
@@ -26,7 +26,7 @@ class TextOnly(LinkPredictor):
         self.width, self.relations, self.score = width, relations, score
         self.normalise = score == "transe" if normalise is None else normalise  # as published
         self.ego, self.by_distance = NO_EGO_GRAPHS, score == "transe"
-        self.relation = Relations(source, relations, width, self.system)
+        self.relation = RelationEmbedding(source, relations, width, self.system)
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
         """Vectors of texts, of entities and of relations, before any normalisation: rows (n,) → (n, d)."""
