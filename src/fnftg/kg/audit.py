@@ -17,10 +17,10 @@ from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.statistics import entities_of
 
 TRIPLE = ["head", "relation", "tail"]
-GraphContext = Literal["own-split", "cumulative"]
+VisibleEdges = Literal["own-split", "cumulative"]
 
 
-def audit(graph: KnowledgeGraph, visible: GraphContext = "cumulative") -> dict[str, Any]:
+def audit(graph: KnowledgeGraph, visible: VisibleEdges = "cumulative") -> dict[str, Any]:
     """The audit of each split against the visible triples: its own, or also those of all splits before it."""
     ordered = sorted(graph.splits, key=split_rank)
     train = entities_of(graph.triples("train"))

@@ -18,7 +18,7 @@ import polars as pl
 from fnftg.arrays import AnyArray
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_folder
-from fnftg.kg.formats.delimited import parse
+from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.store import write_array

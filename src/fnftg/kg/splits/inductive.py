@@ -16,19 +16,19 @@ import polars as pl
 
 from fnftg.arrays import Int32Array, Int64Array
 from fnftg.errors import FnftgError
-from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.graph_data import AnyGraph, Triples
 
 TRAIN, VAL, TEST = 0, 1, 2
 
 
 def inductive_split(
-    graph: KnowledgeGraph,
+    graph: AnyGraph,
     val: float = 0.1,
     test: float = 0.1,
     seed: int = 0,
     min_edges: int = 100,
     types: Int32Array | None = None,
-) -> KnowledgeGraph:
+) -> AnyGraph:
     """Draws a share `test`, then a share `val` of the entities; `types` (one an entity) keep their proportions."""
     if not (val >= 0 and test >= 0 and 0 < val + test < 1):
         raise FnftgError(
@@ -77,10 +77,10 @@ def draw(
 ) -> npt.NDArray[np.int8]:
     """The split of each triple."""
     heads, tails = triples[:, 0].astype(np.int64), triples[:, 2].astype(np.int64)
-    loops = heads == tails
+    self_loops = heads == tails
     # Edges of each entity, a self-loop once.
-    ends = np.concatenate([heads, tails[~loops]])
-    edges = np.concatenate([np.arange(len(triples)), np.flatnonzero(~loops)])
+    ends = np.concatenate([heads, tails[~self_loops]])
+    edges = np.concatenate([np.arange(len(triples)), np.flatnonzero(~self_loops)])
     edge_starts, edges = grouped(ends, edges, entities)
     # Distinct neighbours of each entity; one with a self-loop is its own.
     pairs = np.sort(np.concatenate([heads * entities + tails, tails * entities + heads]))
