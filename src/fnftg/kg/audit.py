@@ -1,4 +1,4 @@
-"""Which triples of a split the rest of the graph gives away.
+"""The leak audit: which triples of a split can be read off other visible edges.
 
 A model that may look at the edges around a query finds many answers without predicting anything: the reverse of the
 triple, or another edge between the same two entities, is often in plain sight. The audit counts these.

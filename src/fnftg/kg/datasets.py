@@ -1,6 +1,6 @@
-"""Graphs with a name: the paper's benchmarks, fetched from where they are published, and WordNet, made on the spot.
+"""Named datasets: the paper's benchmarks, downloaded from their publishers, and WordNet, built locally.
 
-Each becomes a store in the data home: $FNFTG_HOME, else fnftg in the user's cache folder.
+Each becomes a store in the data home: $FNFTG_HOME, or fnftg in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FullyInductive:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a named graph holds, whose it is and how its store is made."""
+    """A named graph: its source, origin, licence and counts."""
 
     source: Archive | WordNet | FullyInductive
     origin: str
@@ -155,7 +155,7 @@ DATASETS = {
 
 
 def dataset(name: str) -> KnowledgeGraph:
-    """Opens a named graph; makes it first where that needs nothing from the web."""
+    """Opens a named graph; builds it first if that needs no download."""
     record, store = find(name), store_path(name)
     if is_store(store):
         return KnowledgeGraph.open(store)

@@ -1,4 +1,4 @@
-"""Archives from the web: fetched so that an interruption costs nothing, unpacked so that nothing lands elsewhere."""
+"""Downloads of archives: resumed after an interruption, unpacked only below their folder."""
 
 from __future__ import annotations
 

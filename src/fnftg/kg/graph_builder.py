@@ -1,8 +1,8 @@
-"""From blocks of strings to a store: ids become dense integers, texts find their owners, duplicates go.
+"""Builds a store from blocks of strings: maps ids to dense integers, joins texts to ids, removes duplicates.
 
-Strings are compared by a 64-bit hash, which is several times faster than by themselves; a second hash notices the
-one-in-a-million import in which two ids share the first, and that import starts again with another seed. Texts are
-spilled to disk as they come and put in the order of the entities at the end, so memory holds no text but one block's.
+Strings are compared by a 64-bit hash, which is several times faster than comparing them directly. A second hash detects
+collisions of the first; the import then starts again with another seed. Texts are spilled to disk as they arrive and
+put in the order of the entities at the end, so that only one block of texts is in memory.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ AnyGraph = TypeVar("AnyGraph", bound=GraphData)
 
 
 def short_names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
-    """What `Vocabulary.name` says, for many rows."""
+    """`Vocabulary.name` for a range of rows."""
     texts = pl.Series(vocabulary.texts.slice(start, stop), dtype=pl.String)
     if vocabulary.names is None:
         return first_words(texts)
@@ -148,12 +148,12 @@ def short_names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
 
 
 def first_words(texts: pl.Series) -> pl.Series:
-    """What stands for a name where there is none: the beginning of the text."""
+    """The start of each text, used as the name where there is none."""
     return texts.str.split(" -- ").list.first().str.split(", ").list.first().str.slice(0, 80)
 
 
 def one_line_strings(strings: Sequence[str], what: str) -> Strings:
-    """Strings for a view, refused where empty or spread over lines."""
+    """Strings of a view; each must be one line that is not empty."""
     for string in strings:
         if not string.strip() or any(mark in string for mark in "\n\r\t"):
             raise FnftgError(f"{shortened(string)} cannot be {what}: it must be one line that is not empty.")

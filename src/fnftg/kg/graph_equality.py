@@ -1,4 +1,4 @@
-"""Whether two graphs hold the same, whatever the order of their ids and triples."""
+"""Equality of two graphs, independent of the order of their ids and triples."""
 
 from __future__ import annotations
 

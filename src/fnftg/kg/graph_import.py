@@ -1,4 +1,4 @@
-"""`fnftg import`: any source that a reader understands becomes a store."""
+"""`fnftg import`: reads a source in any supported format and writes a store."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def import_graph(
     force: bool = False,
 ) -> KnowledgeGraph:
     """Reads `source` (a file or a folder; its format is detected) and writes it as the store `store`."""
+    from fnftg.kg.graph_builder import build_store  # loads numba, which opening a store does not need
+
     source, options = Path(source), options or ReadOptions()
     if not source.exists():
         raise FnftgError(f"{source} does not exist: check the path.")
@@ -34,8 +36,6 @@ def import_graph(
 
     def blocks_of(report: Report) -> Iterator[Block]:
         return read(source, options, report)
-
-    from fnftg.kg.graph_builder import build_store  # loads numba, which opening a store does not need
 
     build_store(store, source.name, format, blocks_of, strict, keep_isolated, force)
     return KnowledgeGraph.open(store)
