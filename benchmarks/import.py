@@ -29,7 +29,7 @@ COMPARED_TRIPLES, ROUNDS = 2_000_000, 3
 
 
 def synthesise(folder: str, entities: str, triples: str, relations: str) -> dict[str, float]:
-    from fnftg.kg.synth import write_synthetic
+    from fnftg.kg.synthetic_graph import write_synthetic
 
     start = time.perf_counter()
     write_synthetic(folder, int(entities), int(triples), int(relations), force=True)

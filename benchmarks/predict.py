@@ -43,7 +43,7 @@ ASKED, EXACT, WARM = 101, 11, 5  # times that each latency is measured, and befo
 def make_run(folder: str) -> dict[str, float]:
     """A made-up graph of WN18RR_IND's size, and an untrained frugal model."""
     from fnftg.kg import import_graph
-    from fnftg.kg.synth import write_synthetic
+    from fnftg.kg.synthetic_graph import write_synthetic
     from fnftg.models.configs import from_dict
     from fnftg.models.fnf import FnF
     from fnftg.models.pretrained import save_pretrained

@@ -32,7 +32,7 @@ ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
 CLASSES = [
     "fnftg.errors.FnftgError",
     "fnftg.kg.graph.KnowledgeGraph",
-    "fnftg.kg.graph.Vocabulary",
+    "fnftg.kg.graph_data.Vocabulary",
     "fnftg.models.link_predictor.LinkPredictor",
     "fnftg.predict.explanation.Explanation",
     "fnftg.predict.predictor.Predictor",

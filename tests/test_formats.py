@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fnftg.kg import KnowledgeGraph, import_graph
-from fnftg.kg.building import IdPool
-from fnftg.kg.exporting import export_graph
-from fnftg.kg.formats import ReadOptions, TableOptions, lines
+from fnftg.kg.formats import lines
 from fnftg.kg.formats.lines import line_blocks
-from fnftg.kg.readable import readable
-from fnftg.kg.rows import HashCollisionError
+from fnftg.kg.formats.specs import ReadOptions, TableOptions
+from fnftg.kg.graph_builder import IdPool
+from fnftg.kg.graph_export import export_graph
+from fnftg.kg.readable_ids import readable
+from fnftg.kg.row_table import HashCollisionError
 from fnftg.kg.strings import Strings
 
 TABLE_FORMATS = ["blp", "tsv", "csv", "parquet", "jsonl"]
@@ -121,7 +122,7 @@ def test_block_size_changes_nothing(
     def small_blocks(path: Path, quotes: bool = False) -> Iterator[lines.LineBlock]:
         return line_blocks(path, quotes, size)
 
-    monkeypatch.setattr("fnftg.kg.formats.blp.line_blocks", small_blocks)
+    monkeypatch.setattr("fnftg.kg.formats.blp_folder.line_blocks", small_blocks)
     graph = import_graph(family_folder, tmp_path / "store")
     assert [triples_of(graph, split) for split in FAMILY] == list(FAMILY.values())
     assert texts_of(graph) == TEXTS

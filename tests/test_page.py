@@ -207,7 +207,7 @@ def test_an_entity_is_found_by_typing_and_its_links_lead_on(tab: Any, address: s
     page = tab(address)
     expect(page.locator("#model")).to_contain_text("39 entities · 4 relations · 41 triples")
     expect(page.locator("#version")).to_have_text(f"fnftg {fnftg.__version__}")
-    field(page, "Search an entity").press_sequentially("ott")
+    field(page, "Search for an entity").press_sequentially("ott")
     expect(page.get_by_role("option").first).to_contain_text("otter")
     page.get_by_role("option").first.click()
     expect(page.get_by_role("heading", level=1, name="otter", exact=True)).to_be_visible()
@@ -281,7 +281,7 @@ def test_an_unknown_entity_and_an_unknown_address_say_so(tab: Any, address: str)
     page.locator(".chip", has_text="otter").first.click()
     expect(page.locator(".answer").first).to_be_visible()
     page.goto(f"{address}/#/nowhere")
-    expect(page.get_by_text("There is nothing at this address")).to_be_visible()
+    expect(page.get_by_text("This page does not exist")).to_be_visible()
 
 
 def test_what_the_server_says_is_text_and_never_markup(tab: Any, address: str) -> None:
@@ -306,7 +306,7 @@ def test_answers_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     page.get_by_text("? → otter").click()
     expected = predictor.heads("_eats", "otter")
     expect_answers(page, expected)
-    expect(page.get_by_text("Scores only rank; run fnftg calibrate")).to_be_visible()
+    expect(page.get_by_text("Scores are not probabilities; run fnftg calibrate")).to_be_visible()
     page.reload()  # the question is in the address
     expect_answers(page, expected)
     page.get_by_role("button", name="Show more").click()
@@ -364,11 +364,11 @@ def test_probabilities_of_all_relations_make_one_list(tab: Any, run_folder: Path
     with serving(run) as address:
         page = tab(asked_url(address, "otter"))
         expect(page.locator(".group")).to_have_count(4)
-        page.get_by_role("button", name="Likeliest first").click()
+        page.get_by_role("button", name="Most likely first").click()
         expect(page.locator(".results > ol > .answer")).to_have_count(10)
         shown = [float(text.strip("< %")) for text in page.locator(".answer-value .number").all_inner_texts()]
         assert shown == sorted(shown, reverse=True) and shown[0] == pytest.approx(100 * best, abs=0.51)
-        expect(page.get_by_text("Scores only rank")).to_have_count(0)
+        expect(page.get_by_text("Scores are not probabilities")).to_have_count(0)
 
 
 # Reasons
@@ -506,7 +506,7 @@ def test_any_source_of_evidence_is_drawn_from_what_it_says(tab: Any, address: st
 
 def test_predictions_for_a_new_entity_follow_what_is_written(tab: Any, address: str, predictor: Predictor) -> None:
     page = tab(f"{address}/#/new?relation=_hypernym")
-    expect(page.get_by_text("Nothing described yet")).to_be_visible()
+    expect(page.get_by_text("No description yet")).to_be_visible()
 
     def expect_those_of(entity: NewEntity) -> None:
         expect_answers(page, predictor.tails(entity, "_hypernym"))
@@ -521,7 +521,7 @@ def test_predictions_for_a_new_entity_follow_what_is_written(tab: Any, address: 
     choose(page, "Entity at the other end", "trout")
     linked = NewEntity("a fish with fins", [("_eats", "trout")])
     expect_those_of(linked)
-    page.get_by_role("button", name="turn it round").click()
+    page.get_by_role("button", name="reverse it").click()
     turned = NewEntity("a fish with fins", incoming=[("_eats", "trout")])
     expect_those_of(turned)
     expect(page.locator(".preview a.node")).to_have_text(["trout"])
@@ -592,15 +592,15 @@ def test_a_server_that_is_gone_is_told_and_asked_again(tab: Any, address: str) -
     expect(page.locator(".answer").first).to_be_visible()
     page.route("**/v1/**", lambda route: route.abort())
     page.get_by_text("? → otter").click()
-    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
-    field(page, "Search an entity").fill("trout")
-    expect(page.get_by_role("option")).to_contain_text("The server does not answer")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not respond")
+    field(page, "Search for an entity").fill("trout")
+    expect(page.get_by_role("option")).to_contain_text("The server does not respond")
     page.unroute("**/v1/**")
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".answer").first).to_be_visible()
     page.route("**/v1/**", lambda route: route.abort())
     page.reload()
-    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not respond")
     page.unroute("**/v1/**")
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".answer").first).to_be_visible()
@@ -641,7 +641,7 @@ def test_a_busy_server_is_asked_again_when_it_says(tab: Any, address: str) -> No
 
     page.route("**/v1/predict", busy)
     page.get_by_text("Show known links").click()
-    expect(page.locator("#toast")).to_have_text("The server is busy. Asking again in 1 s…")
+    expect(page.locator("#toast")).to_have_text("The server is busy. Trying again in 1 s…")
     expect(page.locator(".answer.known").first).to_be_visible()
     expect(page.locator("#toast")).to_be_hidden()
     assert len(times) == 2 and 0.9 < times[1] - times[0] < 3
@@ -655,7 +655,7 @@ def test_a_token_opens_the_page_and_one_that_is_missing_is_asked_for(tab: Any, r
         assert "secret" not in page.url and page.url.endswith("#/entity/otter")
         page.context.clear_cookies()
         page.get_by_text("? → otter").click()
-        expect(page.get_by_role("alert")).to_contain_text("This server asks for a token")
+        expect(page.get_by_role("alert")).to_contain_text("This server requires a token")
         expect(page.get_by_role("alert")).to_contain_text("/?token=…")
         page.get_by_label("Token").fill("very secret")
         page.get_by_role("button", name="Open", exact=True).click()
@@ -670,14 +670,14 @@ def test_the_keyboard_alone_does_it(tab: Any, address: str) -> None:
     page = tab(address)
     expect(page.locator(".chip").first).to_be_visible()
     page.keyboard.press("/")
-    expect(field(page, "Search an entity")).to_be_focused()
+    expect(field(page, "Search for an entity")).to_be_focused()
     page.keyboard.type("fish")
     expect(page.get_by_role("option").first).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Escape")
     expect(page.get_by_role("listbox")).to_have_count(0)
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("listbox")).to_be_visible()
-    active = field(page, "Search an entity").get_attribute("aria-activedescendant")
+    active = field(page, "Search for an entity").get_attribute("aria-activedescendant")
     expect(page.locator(f"#{active}")).to_contain_text("fish")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="fish")).to_be_visible()

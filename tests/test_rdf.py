@@ -11,9 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fnftg.errors import FnftgError
-from fnftg.kg.formats import RdfOptions, ReadOptions, rdf
+from fnftg.kg.formats import rdf
+from fnftg.kg.formats.specs import RdfOptions, ReadOptions
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.importing import import_graph
+from fnftg.kg.graph_import import import_graph
 from fnftg.kg.strings import Strings
 
 pytest.importorskip("pyoxigraph")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnftg.kg.building import lines_of
-from fnftg.kg.rows import HashCollisionError, RowTable, byte_order, untidy, without_repeats
+from fnftg.kg.graph_builder import lines_of
+from fnftg.kg.row_table import HashCollisionError, RowTable, byte_order, untidy, without_repeats
 from fnftg.kg.strings import Strings
 
 PREFIXES = ("", "a", "http://e.org/", "http://e.org/entity/", "http://e.org/entity/é")

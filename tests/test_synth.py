@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fnftg.errors import FnftgError
-from fnftg.kg.synth import write_synthetic
+from fnftg.kg.synthetic_graph import write_synthetic
 
 ENTITIES, TRIPLES, RELATIONS = 3_000, 13_000, 40
 SPLITS = ("train", "dev", "test")

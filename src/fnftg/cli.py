@@ -27,16 +27,20 @@ COMMANDS = {
     "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that are known by name."),
     "data get": Command(GRAPH, "fnftg.kg.commands.data:get_dataset", "Download, copy or build a dataset."),
     "import": Command(
-        GRAPH, "fnftg.kg.commands.files:import_source", "Turn files (TSV, CSV, Parquet, JSONL, RDF, …) into a store."
+        GRAPH,
+        "fnftg.kg.commands.import_export:import_source",
+        "Turn files (TSV, CSV, Parquet, JSONL, RDF, …) into a store.",
     ),
-    "export": Command(GRAPH, "fnftg.kg.commands.files:export_store", "Write a graph in any format that import reads."),
+    "export": Command(
+        GRAPH, "fnftg.kg.commands.import_export:export_store", "Write a graph in any format that import reads."
+    ),
     "data synth": Command(
         GRAPH, "fnftg.kg.commands.data:synthesise", "Write a made-up graph of any size, for measuring."
     ),
     "data stats": Command(
-        LOOK, "fnftg.kg.commands.look:stats", "Count entities, relations, triples and ego-graph sizes."
+        LOOK, "fnftg.kg.commands.inspection:stats", "Count entities, relations, triples and ego-graph sizes."
     ),
-    "audit": Command(LOOK, "fnftg.kg.commands.look:audit_graph", "Count the triples that other edges give away."),
+    "audit": Command(LOOK, "fnftg.kg.commands.inspection:audit_graph", "Count the triples that other edges give away."),
     "split inductive": Command(
         LOOK, "fnftg.kg.commands.split:inductive", "Hold entities back for val and test, as BLP does."
     ),

@@ -1,4 +1,4 @@
-"""Which triples of a split the rest of the graph gives away.
+"""The leak audit: which triples of a split can be read off other visible edges.
 
 A model that may look at the edges around a query finds many answers without predicting anything: the reverse of the
 triple, or another edge between the same two entities, is often in plain sight. The audit counts these.
@@ -17,10 +17,10 @@ from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.statistics import entities_of
 
 TRIPLE = ["head", "relation", "tail"]
-GraphContext = Literal["own-split", "cumulative"]
+VisibleEdges = Literal["own-split", "cumulative"]
 
 
-def audit(graph: KnowledgeGraph, visible: GraphContext = "cumulative") -> dict[str, Any]:
+def audit(graph: KnowledgeGraph, visible: VisibleEdges = "cumulative") -> dict[str, Any]:
     """The audit of each split against the visible triples: its own, or also those of all splits before it."""
     ordered = sorted(graph.splits, key=split_rank)
     train = entities_of(graph.triples("train"))

@@ -1,4 +1,4 @@
-"""What a reader hands to the builder: blocks of triples or of texts, all as strings, and a report that it adds to."""
+"""What readers pass to the builder: blocks of triples or texts, all as strings, and a report."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Graphs with a name: the paper's benchmarks, fetched from where they are published, and WordNet, made on the spot.
+"""Named datasets: the paper's benchmarks, downloaded from their publishers, and WordNet, built locally.
 
-Each becomes a store in the data home: $FNFTG_HOME, else fnftg in the user's cache folder.
+Each becomes a store in the data home: $FNFTG_HOME, or fnftg in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import polars as pl
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_folder
 from fnftg.kg.download import download, extract_tar
-from fnftg.kg.formats import blp
+from fnftg.kg.formats.blp_folder import is_blp_folder
 from fnftg.kg.graph import NO_TRIPLES, KnowledgeGraph, Triples
-from fnftg.kg.importing import build_store, import_graph
-from fnftg.kg.store import is_store, open_store
+from fnftg.kg.graph_import import import_graph
+from fnftg.kg.store import is_store
 from fnftg.kg.strings import StringList
 from fnftg.kg.wordnet import wordnet_blocks
 
@@ -56,7 +56,7 @@ class FullyInductive:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a named graph holds, whose it is and how its store is made."""
+    """A named graph: its source, origin, licence and counts."""
 
     source: Archive | WordNet | FullyInductive
     origin: str
@@ -155,10 +155,10 @@ DATASETS = {
 
 
 def dataset(name: str) -> KnowledgeGraph:
-    """Opens a named graph; makes it first where that needs nothing from the web."""
+    """Opens a named graph; builds it first if that needs no download."""
     record, store = find(name), store_path(name)
     if is_store(store):
-        return open_store(store)
+        return KnowledgeGraph.open(store)
     if isinstance(record.source, Archive):
         raise FnftgError(
             f"{name} is not here yet: fetch it with fnftg data get {name}, "
@@ -170,7 +170,7 @@ def dataset(name: str) -> KnowledgeGraph:
         return get(name)
     except FnftgError:
         if is_store(store):  # another process made it meanwhile
-            return open_store(store)
+            return KnowledgeGraph.open(store)
         raise
 
 
@@ -182,7 +182,7 @@ def get(name: str, source: Path | None = None, store: Path | None = None, force:
     """
     record, target = find(name), store or store_path(name)
     if store is None and is_store(target) and not force:
-        return open_store(target)
+        return KnowledgeGraph.open(target)
     if isinstance(record.source, Archive):
         return _get_archive(name, record.source, source, target, force)
     if isinstance(record.source, FullyInductive):
@@ -224,13 +224,13 @@ def _get_archive(name: str, archive: Archive, source: Path | None, target: Path,
         for path in imported.iterdir():
             path.rename(folder / path.name)
         imported.rmdir()
-    return open_store(target)
+    return KnowledgeGraph.open(target)
 
 
 def _layout(unpacked: Path) -> Path:
     """The folder with the triples in an archive, which may lie in another."""
     folders = [unpacked, *sorted(path for path in unpacked.rglob("*") if path.is_dir())]
-    return next(filter(blp.is_layout, folders), unpacked)
+    return next(filter(is_blp_folder, folders), unpacked)
 
 
 @contextlib.contextmanager
@@ -255,9 +255,13 @@ def _get_fully_inductive(recipe: FullyInductive, source: Path | None, target: Pa
 
 
 def _get_wordnet(recipe: WordNet, target: Path, force: bool) -> KnowledgeGraph:
+    from fnftg.kg.graph_builder import build_store
+
     blocks_of = partial(wordnet_blocks, lexicographer_file=recipe.lexicographer_file)
     with tempfile.TemporaryDirectory() as folder:
-        whole = build_store(Path(folder) / "whole", "WordNet 3.0", "wordnet", blocks_of)
+        store = Path(folder) / "whole"
+        build_store(store, "WordNet 3.0", "wordnet", blocks_of)
+        whole = KnowledgeGraph.open(store)
         return whole.split_inductive(val=0.1, test=0.1, seed=0, min_edges=100).save(target, force)
 
 

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-import fnftg
 from fnftg.arrays import AnyArray, Int32Array, Int64Array, UInt8Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder, sha256
-from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
+from fnftg.kg.graph_data import GraphData, Triples, Vocabulary
 from fnftg.kg.strings import StringList, Strings, as_series, blocks
+from fnftg.version import __version__
 
 FORMAT, VERSION, MANIFEST = "fnftg-graph", 1, "manifest.json"
 KINDS = ("entities", "relations")
@@ -81,7 +81,7 @@ def seal(folder: Path, report: Mapping[str, Any]) -> None:
     manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "written_by": f"fnftg {fnftg.__version__}",
+        "written_by": f"fnftg {__version__}",
         "entities": lengths["entities.ids.order.npy"],
         "relations": lengths["relations.ids.order.npy"],
         "triples": {split: lengths[f"triples.{split}.npy"] for split in splits},
@@ -91,7 +91,7 @@ def seal(folder: Path, report: Mapping[str, Any]) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def save_store(graph: KnowledgeGraph, path: Path, force: bool = False) -> KnowledgeGraph:
+def write_store(graph: GraphData, path: Path, force: bool = False) -> None:
     """Writes any graph, also a view, as a store."""
     with new_folder(path, force) as folder:
         for kind, vocabulary in zip(KINDS, (graph.entities, graph.relations), strict=True):
@@ -103,13 +103,13 @@ def save_store(graph: KnowledgeGraph, path: Path, force: bool = False) -> Knowle
         for split, triples in graph.splits.items():
             write_array(folder / f"triples.{split}.npy", triples)
         seal(folder, {**graph.report, "triples": {split: len(triples) for split, triples in graph.splits.items()}})
-    return open_store(path)
 
 
 # Opening
 
 
-def open_store(path: Path, verify: bool = False) -> KnowledgeGraph:
+def read_store(path: Path, verify: bool = False) -> GraphData:
+    """Maps the arrays of a store into memory."""
     manifest = _read_manifest(path)
     for name, facts in manifest["files"].items():
         size = (path / name).stat().st_size if (path / name).is_file() else None
@@ -120,7 +120,7 @@ def open_store(path: Path, verify: bool = False) -> KnowledgeGraph:
         verify_store(path, manifest)
     splits: dict[str, Triples] = {split: _map_array(path, f"triples.{split}") for split in manifest["triples"]}
     entities, relations = (_vocabulary(path, kind, manifest) for kind in KINDS)
-    return KnowledgeGraph(entities, relations, splits, path, manifest["report"])
+    return GraphData(entities, relations, splits, path, manifest["report"])
 
 
 def verify_store(path: Path, manifest: Mapping[str, Any] | None = None) -> None:
@@ -133,7 +133,7 @@ def verify_store(path: Path, manifest: Mapping[str, Any] | None = None) -> None:
             advance(facts["bytes"])
 
 
-def in_memory(graph: KnowledgeGraph) -> KnowledgeGraph:
+def in_memory(graph: GraphData) -> GraphData:
     """A copy of an opened store that no longer needs its files."""
 
     def load(vocabulary: Vocabulary) -> Vocabulary:
@@ -148,7 +148,7 @@ def in_memory(graph: KnowledgeGraph) -> KnowledgeGraph:
         return Vocabulary(ids, texts, copy(vocabulary.names), np.array(vocabulary.order))
 
     splits = {split: np.array(triples) for split, triples in graph.splits.items()}
-    return KnowledgeGraph(load(graph.entities), load(graph.relations), splits, None, graph.report)
+    return GraphData(load(graph.entities), load(graph.relations), splits, None, graph.report)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError, shortened
-from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, examples
 
 
 def list_tables(parser: ArgumentParser, arguments: list[str]) -> None:

@@ -27,7 +27,7 @@ from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.datasets import DATASETS, Archive, data_home, store_path, verify
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.kg.splits.fir import fir_split
 from fnftg.kg.store import is_store
 from fnftg.models.configs import from_dict

@@ -19,7 +19,7 @@ from fnftg.arrays import AnyArray
 from fnftg.ego.context import GraphContext
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_folder
-from fnftg.kg.formats.delimited import parse
+from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.store import write_array

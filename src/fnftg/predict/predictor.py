@@ -17,7 +17,7 @@ from fnftg.ego.local_subgraph import EdgeList
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained
 from fnftg.predict import answer_cache

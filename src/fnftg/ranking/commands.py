@@ -9,7 +9,7 @@ from typing import Any
 
 from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
-from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, examples
 from fnftg.kg.datasets import data_home
 from fnftg.ranking.protocols import CHOICES, DEFAULT_PROTOCOL, PROTOCOLS, Protocol, protocol
 
@@ -136,7 +136,7 @@ def checkpoint_of(run: Any) -> Path:
 
 def opened(chosen: Any) -> tuple[Any, Any, Any]:
     """The run's folder, its model and the graph."""
-    from fnftg.kg.opening import open_graph
+    from fnftg.kg.graph_source import open_graph
     from fnftg.models.pretrained import from_pretrained
     from fnftg.ranking.runs import RunFolder
 

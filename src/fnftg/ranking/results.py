@@ -17,7 +17,7 @@ from fnftg.errors import FnftgError
 from fnftg.files import new_file
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.kg.statistics import entities_of
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import from_pretrained

@@ -20,7 +20,7 @@ import polars as pl
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, sha256
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.ranking.protocols import Protocol
 

@@ -162,7 +162,7 @@ def settle(job: Job, outcome: bytes | Exception) -> None:
 def compute_batch(works: Sequence[PredictRequest | Callable[[], Any]]) -> list[bytes | Exception]:
     """The outcome of each request. If a batch fails, each request is computed alone, so that only the bad one fails."""
     try:
-        return compute_together(works)
+        return [*compute_together(works)]
     except Exception as error:
         if len(works) == 1:
             if not isinstance(error, FnftgError):

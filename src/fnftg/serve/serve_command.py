@@ -8,7 +8,7 @@ from typing import Any
 
 from fnftg.console import log
 from fnftg.errors import FnftgError
-from fnftg.kg.commands.arguments import examples
+from fnftg.kg.commands.shared_arguments import examples
 from fnftg.predict.commands.arguments import add_run
 
 TOKEN = "FNFTG_TOKEN"

@@ -10,7 +10,7 @@ from typing import Any
 from fnftg.errors import FnftgError
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.training.config import RunConfig

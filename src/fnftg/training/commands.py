@@ -10,9 +10,9 @@ from typing import Any
 
 from fnftg.console import print_json, print_table
 from fnftg.errors import FnftgError
-from fnftg.kg.commands.arguments import GRAPH_HELP, examples
+from fnftg.kg.commands.shared_arguments import GRAPH_HELP, examples
 from fnftg.kg.datasets import data_home
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.models.systems import SYSTEMS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fnftg.console import print_json, print_table
-from fnftg.kg.commands.arguments import add_json, examples
+from fnftg.kg.commands.shared_arguments import add_json, examples
 from fnftg.training.recipes import recipe_fields, recipes
 
 

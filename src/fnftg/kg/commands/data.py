@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fnftg.console import log, print_json, print_table
-from fnftg.kg.commands.arguments import add_json, add_output, examples
-from fnftg.kg.commands.look import print_statistics
+from fnftg.kg.commands.inspection import print_statistics
+from fnftg.kg.commands.shared_arguments import add_json, add_output, examples
 from fnftg.kg.datasets import DATASETS, get, store_path
 from fnftg.kg.statistics import statistics
 from fnftg.kg.store import is_store
-from fnftg.kg.synth import write_synthetic
+from fnftg.kg.synthetic_graph import write_synthetic
 
 
 def list_datasets(parser: ArgumentParser, arguments: list[str]) -> None:

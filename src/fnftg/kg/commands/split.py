@@ -10,12 +10,12 @@ import polars as pl
 from fnftg.arrays import Int32Array
 from fnftg.console import log, print_json
 from fnftg.errors import FnftgError, shortened
-from fnftg.kg.commands.arguments import add_graph, add_json, add_output, examples
-from fnftg.kg.commands.look import print_statistics
-from fnftg.kg.formats.delimited import parse
+from fnftg.kg.commands.inspection import print_statistics
+from fnftg.kg.commands.shared_arguments import add_graph, add_json, add_output, examples
+from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.kg.splits.fir import fir_split
 from fnftg.kg.splits.support import support_split
 from fnftg.kg.statistics import statistics

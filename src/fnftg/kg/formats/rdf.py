@@ -27,9 +27,9 @@ import polars as pl
 
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import SPLIT_SYNONYMS, Block, Report, TextBlock, TripleBlock, split_name
-from fnftg.kg.formats import FORMATS, RdfOptions, ReadOptions
 from fnftg.kg.formats.frames import triple_frames, vocabulary_frames
 from fnftg.kg.formats.lines import BYTE_ORDER_MARK, COMPRESSIONS, open_binary, plain_suffix
+from fnftg.kg.formats.specs import FORMATS, RdfOptions, ReadOptions
 from fnftg.kg.graph import NO_TRIPLES, STANDARD_SPLITS, KnowledgeGraph
 from fnftg.kg.strings import blocks
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from fnftg.errors import FnftgError
-from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.graph_data import AnyGraph
 from fnftg.kg.store import sorted_rows
 from fnftg.kg.strings import as_series
 
 
-def fir_split(graph: KnowledgeGraph, share: float = 0.1, cross: bool = False) -> KnowledgeGraph:
+def fir_split(graph: AnyGraph, share: float = 0.1, cross: bool = False) -> AnyGraph:
     """Removes the least frequent relations while they make up at most `share` of the triples in train.
 
     "Until 10 % of edges have been removed" can also mean the first relation that crosses the share: `cross`.

@@ -16,33 +16,31 @@ import polars as pl
 
 from fnftg.arrays import Int32Array, Int64Array
 from fnftg.errors import FnftgError
+from fnftg.kg.graph_data import AnyGraph, Triples
 
-Triples = Int32Array  # (n, 3): head, relation, tail
 TRAIN, VAL, TEST = 0, 1, 2
 
 
-def inductive_splits(
-    triples: Triples,
-    entities: int,
-    relations: int,
-    val: float,
-    test: float,
-    seed: int,
-    min_edges: int,
-    types: Int32Array | None,
-) -> tuple[dict[str, Triples], dict[str, Any]]:
-    """The triples of train, val and test, and how they were found; see `KnowledgeGraph.split_inductive`."""
+def inductive_split(
+    graph: AnyGraph,
+    val: float = 0.1,
+    test: float = 0.1,
+    seed: int = 0,
+    min_edges: int = 100,
+    types: Int32Array | None = None,
+) -> AnyGraph:
+    """Draws a share `test`, then a share `val` of the entities; `types` (one an entity) keep their proportions."""
     if not (val >= 0 and test >= 0 and 0 < val + test < 1):
         raise FnftgError(
             f"The shares of val ({val}) and test ({test}) must not be negative and must add up to less than 1."
         )
     if min_edges < 0:
         raise FnftgError(f"min-edges is {min_edges}: it must not be negative.")
-    triples = distinct(triples)
+    triples = distinct(graph.all_triples())
     present = np.unique(triples[:, [0, 2]])
     wanted = {TEST: int(len(present) * test), VAL: int(len(present) * val)}
     order = drawing_order(present, seed, types)
-    assigned = draw(triples, entities, relations, order, wanted[TEST], wanted[VAL], min_edges)
+    assigned = draw(triples, len(graph.entities), len(graph.relations), order, wanted[TEST], wanted[VAL], min_edges)
     if not (assigned != TRAIN).any():
         raise FnftgError(
             "No entity can be held back: each has a neighbour that would be left alone, or a relation with no more "
@@ -52,7 +50,7 @@ def inductive_splits(
     splits = {name: triples[assigned == part] for part, name in ((TRAIN, "train"), (VAL, "val"), (TEST, "test"))}
     parameters = {"val": val, "test": test, "seed": seed, "min_edges": min_edges, "by_type": types is not None}
     counts = {"asked": wanted[TEST] + wanted[VAL], "held_back": len(present) - len(left)}
-    return splits, {"split": "inductive", **parameters, **counts}
+    return graph.with_splits(splits, {"split": "inductive", **parameters, **counts})
 
 
 def distinct(triples: Triples) -> Triples:
@@ -79,10 +77,10 @@ def draw(
 ) -> npt.NDArray[np.int8]:
     """The split of each triple."""
     heads, tails = triples[:, 0].astype(np.int64), triples[:, 2].astype(np.int64)
-    loops = heads == tails
+    self_loops = heads == tails
     # Edges of each entity, a self-loop once.
-    ends = np.concatenate([heads, tails[~loops]])
-    edges = np.concatenate([np.arange(len(triples)), np.flatnonzero(~loops)])
+    ends = np.concatenate([heads, tails[~self_loops]])
+    edges = np.concatenate([np.arange(len(triples)), np.flatnonzero(~self_loops)])
     edge_starts, edges = grouped(ends, edges, entities)
     # Distinct neighbours of each entity; one with a self-loop is its own.
     pairs = np.sort(np.concatenate([heads * entities + tails, tails * entities + heads]))

@@ -6,10 +6,10 @@ import numpy as np
 
 from fnftg.arrays import BoolArray
 from fnftg.errors import FnftgError
-from fnftg.kg.graph import STANDARD_SPLITS, KnowledgeGraph, Triples
+from fnftg.kg.graph_data import STANDARD_SPLITS, AnyGraph, Triples
 
 
-def support_split(graph: KnowledgeGraph, share: float = 0.5, seed: int = 0) -> KnowledgeGraph:
+def support_split(graph: AnyGraph, share: float = 0.5, seed: int = 0) -> AnyGraph:
     """Moves a share of the edges of each entity that train lacks from val to val-support and from test to test-support.
 
     An edge between two new entities counts for one of them, drawn at random. An entity with two edges or more gets at

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fnftg.errors import FnftgError, shortened
-from fnftg.kg.commands.arguments import GRAPH_HELP
+from fnftg.kg.commands.shared_arguments import GRAPH_HELP
 
 if TYPE_CHECKING:
     from fnftg.predict.questions import NewEntity

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fnftg.console import log, print_json
 from fnftg.errors import FnftgError
-from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, examples
+from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, examples
 from fnftg.kg.datasets import data_home
 
 MOST = 1_000  # candidates of a query: more would only add misses

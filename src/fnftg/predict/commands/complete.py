@@ -9,7 +9,7 @@ from typing import Any
 
 from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
-from fnftg.kg.commands.arguments import GRAPH_HELP, add_json, add_output, examples
+from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, add_output, examples
 
 SHOWN, MEASURED = 10, 1_000  # triples in the table; the first so many are compared with what was held out
 
@@ -100,7 +100,7 @@ def opened(chosen: Any) -> tuple[Any, Any]:
 
     if chosen.hold_out is None:
         return load(chosen.run, chosen.graph), None
-    from fnftg.kg.opening import open_graph
+    from fnftg.kg.graph_source import open_graph
     from fnftg.ranking.runs import RunFolder
 
     graph = open_graph(chosen.graph) if chosen.graph else RunFolder(chosen.run).graph()

@@ -8,7 +8,7 @@ from typing import Any
 
 from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError
-from fnftg.kg.commands.arguments import add_json, examples
+from fnftg.kg.commands.shared_arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
 
 DASH = "-"

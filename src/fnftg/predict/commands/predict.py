@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError, shortened
-from fnftg.kg.commands.arguments import add_json, examples
+from fnftg.kg.commands.shared_arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
 from fnftg.predict.commands.explain import print_short
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from fnftg.console import log, print_json
-from fnftg.kg.commands.arguments import add_json, examples
+from fnftg.kg.commands.shared_arguments import add_json, examples
 
 
 def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:

@@ -1,11 +1,11 @@
 // The question (relation, direction, known links or not) and its ranked answers. Used for known and for new entities.
 
 import { aborted } from "./api.js";
-import { ALL, MOST_RELATIONS, ask, merged } from "./asking.js";
+import { ALL, MOST_RELATIONS, ask, merged } from "./queries.js";
 import { combobox } from "./combobox.js";
 import { h, latest } from "./dom.js";
-import { elsewhere } from "./elsewhere.js";
-import { placesOf, slide } from "./moving.js";
+import { elsewhere } from "./snippets.js";
+import { placesOf, slide } from "./motion.js";
 import { relationOptions } from "./relations.js";
 import { entityLink } from "./route.js";
 import { empty, failure, skeleton } from "./states.js";
@@ -58,7 +58,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       h(
         "fieldset",
         { class: "segments" },
-        h("legend", { class: "field-name" }, "Asked for"),
+        h("legend", { class: "field-name" }, "Predict"),
         ways.map(({ input, words }) => h("label", {}, input, words)),
       ),
       h("label", { class: "switch" }, known, h("span", {}, "Show known links")),
@@ -141,7 +141,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       if (error.status === 422 && /(^|\.)relation(\.|$)/.test(error.field ?? "")) relation.complain(error.message);
       const marked = onproblem(error);
       results.replaceChildren(
-        marked ? empty("One thing to mend", "The field that is marked says what.") : failure(error, load),
+        marked ? empty("Check the input", "The marked field shows the problem.") : failure(error, load),
       );
     }
   }
@@ -150,13 +150,13 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const places = placesOf(results);
     const parts = [];
     if (found.length < all)
-      parts.push(h("p", { class: "remark" }, `${number(found.length)} of ${number(all)} relations asked…`));
+      parts.push(h("p", { class: "remark" }, `${number(found.length)} of ${number(all)} relations done…`));
     if (!found.some(({ answers }) => answers.length)) {
       parts.push(
         empty(
-          "Nothing is left to predict",
-          "Every candidate is a known link already. ",
-          "Show known links to see them.",
+          "No new answers",
+          "Every candidate is a known triple. ",
+          "Turn on known links to see them.",
         ),
       );
     } else if (!isAll()) parts.push(list(found[0].answers, found[0].relation));
@@ -181,10 +181,10 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
         h(
           "p",
           { class: "remark" },
-          `Asked about the ${MOST_RELATIONS} most frequent relations; choose another of ${number(skipped)} by name.`,
+          `Shows the ${MOST_RELATIONS} most frequent relations; choose one of the other ${number(skipped)} by name.`,
         ),
       !graph.calibrated &&
-        h("p", { class: "remark" }, "Scores only rank; run ", h("code", {}, "fnftg calibrate"), " for probabilities."),
+        h("p", { class: "remark" }, "Scores are not probabilities; run ", h("code", {}, "fnftg calibrate"), " to get them."),
     ].filter(Boolean);
   }
 
@@ -202,7 +202,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
         },
         words,
       );
-    return h("div", { class: "lists" }, choice("groups", "By relation"), choice("one", "Likeliest first"));
+    return h("div", { class: "lists" }, choice("groups", "By relation"), choice("one", "Most likely first"));
   }
 
   function group({ relation: id, answers }) {
@@ -215,7 +215,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
         {},
         h(
           "button",
-          { type: "button", class: "plain", title: "Ask about this relation alone", onclick: choose },
+          { type: "button", class: "plain", title: "Show only this relation", onclick: choose },
           spoken(graph.relationName(id)),
         ),
       ),

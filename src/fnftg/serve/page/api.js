@@ -1,4 +1,4 @@
-// Talking to the server: JSON both ways, errors with one sentence, and patience when it is busy.
+// Requests to the server: JSON both ways, errors with one sentence, retries while it is busy.
 
 const TRIES = 8;
 const LONGEST_WAIT = 30; // seconds
@@ -23,7 +23,7 @@ async function request(path, options, signal) {
       response = await fetch(path, { ...options, headers, signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new ApiError(0, "unreachable", "The server does not answer. Is fnftg serve still running?");
+      throw new ApiError(0, "unreachable", "The server does not respond. Is fnftg serve still running?");
     }
     const body = await response.json().catch((error) => {
       if (error.name === "AbortError") throw error;
@@ -33,7 +33,7 @@ async function request(path, options, signal) {
     const { code = "failed", message, field = null } = body?.error ?? {};
     const starting = response.status === 503;
     if ((response.status !== 429 && !starting) || attempt >= TRIES) {
-      throw new ApiError(response.status, code, message ?? `The server answered with ${response.status}.`, field);
+      throw new ApiError(response.status, code, message ?? `The server responded with status ${response.status}.`, field);
     }
     const asked = Number.parseFloat(response.headers.get("Retry-After"));
     const seconds = Math.min(Math.max(Number.isFinite(asked) ? asked : 2, 0.2), LONGEST_WAIT);

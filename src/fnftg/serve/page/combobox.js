@@ -90,7 +90,7 @@ export function combobox({
       options = found;
       active = -1;
       if (!options.length)
-        return say(text ? `Nothing is called “${text}”, or nearly so.` : "There is nothing to choose from.");
+        return say(text ? `No match for “${text}”.` : "No options.");
       open(options.map(row));
       if (wanted) pick(options[0]);
       else if (!keep || text) activate(0);

@@ -21,7 +21,7 @@ export function entityView(page, first) {
 
   const panel = answersPanel({
     graph: page.graph,
-    heading: "What else is it linked to?",
+    heading: "Predict its missing links",
     onchange: (part, replace) => page.go({ ...route, why: "", whyrelation: "", ...part }, replace),
     onwhy: (answer) =>
       page.go({ ...route, why: answer.id, whyrelation: typeof answer.relation === "string" ? answer.relation : "" }),
@@ -108,7 +108,7 @@ function painted(found) {
     h("h1", { tabindex: "-1" }, found.name),
     h("p", { class: "identity" }, h("code", {}, found.id), h("span", {}, counted(found.degree, "link"))),
     text(found.text),
-    rows.length ? element : h("p", { class: "remark" }, "It has no links yet: the model goes by its text alone."),
+    rows.length ? element : h("p", { class: "remark" }, "It has no edges: the model uses its text alone."),
     left > 0 && rows.length > 0 && h("p", { class: "remark more-links" }, `and ${number(left)} more`),
   ].filter(Boolean);
 }
@@ -121,7 +121,7 @@ function text(words) {
   const button = h(
     "button",
     { type: "button", class: "plain", onclick: () => button.replaceWith() || place.classList.remove("folded") },
-    "Show all of it",
+    "Show all",
   );
   return h("div", {}, place, button);
 }

@@ -2,7 +2,7 @@
 // point to the centre on its left, those it points to on its right. Where there is little room, all stand below it.
 
 import { h, s } from "./dom.js";
-import { fitted, inTwoLines, textWidth } from "./measure.js";
+import { fitted, inTwoLines, textWidth } from "./text_width.js";
 
 const ROW = 36; // pixels from one neighbour to the next
 const GAP = 10; // more between two relations
@@ -42,7 +42,7 @@ export function egoGraph(centre, rows) {
   const sides = new Set(drawn.map((row) => row.away)).size;
   const least = sides > 1 ? NARROW.both : NARROW.one;
   const paint = (width) =>
-    width < least ? below([{ centre, rows: drawn }], width) : besideCentre(centre, drawn, width);
+    width < least ? below([{ centre, rows: drawn }], width) : sidewaysLayout(centre, drawn, width);
   return { element: drawing(paint, `Links of ${centre.name}`), drawn: drawn.length };
 }
 
@@ -80,7 +80,7 @@ function fairly(rows, most) {
 
 // Wide drawings
 
-function besideCentre(centre, rows, width) {
+function sidewaysLayout(centre, rows, width) {
   const box = centreBox(centre, 150);
   const [incoming, outgoing] = [rows.filter((row) => !row.away), rows.filter((row) => row.away)];
   const both = incoming.length > 0 && outgoing.length > 0;

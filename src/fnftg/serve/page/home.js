@@ -1,4 +1,4 @@
-// The start: what can be done here, and what the graph has.
+// The home view: examples, and the relations of the graph.
 
 import { search } from "./api.js";
 import { h } from "./dom.js";
@@ -38,7 +38,7 @@ export function homeView(page) {
       h(
         "p",
         {},
-        "Write what the graph does not have, add a link or two, and watch the predictions change as you type.",
+        "Describe an entity that is not in the graph and add edges; the predictions update as you type.",
       ),
       h("span", { class: "go", "aria-hidden": "true" }, "→"),
     ),

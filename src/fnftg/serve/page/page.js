@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { combobox } from "./combobox.js";
-import { describeView } from "./describe.js";
+import { describeView } from "./new_entity.js";
 import { h } from "./dom.js";
 import { entityView } from "./entity.js";
 import { homeView } from "./home.js";
@@ -18,8 +18,8 @@ let current = null; // {key, view}
 // The frame
 
 const finder = combobox({
-  label: "Search an entity",
-  placeholder: "Search an entity…",
+  label: "Search for an entity",
+  placeholder: "Search for an entity…",
   big: true,
   least: 1,
   wait: 150,
@@ -54,7 +54,7 @@ api.patience.addEventListener("change", ({ detail: { waiting, why } }) => {
   if (!waiting) return toast(null);
   const until = performance.now() + waiting * 1000;
   const tick = () =>
-    toast(`${why}. Asking again in ${Math.max(Math.ceil((until - performance.now()) / 1000), 1)} s…`, 0);
+    toast(`${why}. Trying again in ${Math.max(Math.ceil((until - performance.now()) / 1000), 1)} s…`, 0);
   tick();
   counting = setInterval(tick, 500);
 });
@@ -120,9 +120,9 @@ function render() {
 
 function lostView() {
   page.title("Not found");
-  const way = h("p", { class: "centred" }, h("a", { href: "#/" }, "To the start"));
+  const way = h("p", { class: "centred" }, h("a", { href: "#/" }, "Home"));
   return {
-    element: h("section", { class: "card" }, empty("There is nothing at this address"), way),
+    element: h("section", { class: "card" }, empty("This page does not exist"), way),
     update() {},
     leave() {},
   };

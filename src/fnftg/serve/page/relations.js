@@ -1,6 +1,6 @@
 // Which relations can be asked about, and which one is unless one is chosen.
 
-import { ALL } from "./asking.js";
+import { ALL } from "./queries.js";
 import { matching } from "./combobox.js";
 import { counted, spoken } from "./words.js";
 

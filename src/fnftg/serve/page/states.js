@@ -1,4 +1,4 @@
-// What stands where content will be, cannot be, or is not.
+// What is shown while content loads, if it fails, and if there is none.
 
 import { h } from "./dom.js";
 
@@ -28,11 +28,11 @@ export function failure(error, retry) {
 
 function told(error) {
   if (error.status === 0)
-    return ["No connection", "Nothing that you wrote is lost: it is in the address of this page."];
-  if (error.status === 422 || error.status === 413) return ["The server cannot use this", null];
-  if (error.status === 429) return ["Still busy", "It was asked several times. Wait a little, then try again."];
+    return ["No connection", "Your input is kept in the address of this page."];
+  if (error.status === 422 || error.status === 413) return ["Invalid request", null];
+  if (error.status === 429) return ["Server busy", "All retries failed. Wait a moment and try again."];
   if (error.status === 503) return ["Not ready", null];
-  if (error.status === 504) return ["That took too long", "Ask for fewer answers, or for one relation."];
+  if (error.status === 504) return ["Request timed out", "Request fewer answers or a single relation."];
   return ["Something went wrong", null];
 }
 
@@ -52,13 +52,13 @@ function locked() {
   return h(
     "div",
     { class: "state failed", role: "alert" },
-    h("h3", {}, "This server asks for a token"),
+    h("h3", {}, "This server requires a token"),
     h(
       "p",
       {},
       "Open this page as ",
       h("code", {}, "/?token=…"),
-      ", or write the token here. The browser keeps it until it is closed.",
+      ", or enter the token here. The browser forgets it when it is closed.",
     ),
     h("form", { class: "inline", onsubmit: open }, field, h("button", {}, "Open")),
   );

@@ -7,9 +7,9 @@ from typing import Any
 
 from fnftg.console import print_json, print_table
 from fnftg.kg.audit import audit
-from fnftg.kg.commands.arguments import add_graph, add_json, examples
+from fnftg.kg.commands.shared_arguments import add_graph, add_json, examples
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.opening import open_graph
+from fnftg.kg.graph_source import open_graph
 from fnftg.kg.statistics import statistics
 
 SHOWN = 12  # relations in a table unless all are asked for

@@ -1,4 +1,4 @@
-"""The readable part of an id: the text of last resort."""
+"""The readable part of an id, used as the text where the source has none."""
 
 from __future__ import annotations
 

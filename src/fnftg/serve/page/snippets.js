@@ -1,6 +1,6 @@
-// The question on the page as JSON, curl or Python, to be asked elsewhere.
+// The query on the page as JSON, curl or Python, to copy.
 
-import { bodies } from "./asking.js";
+import { bodies } from "./queries.js";
 import { h } from "./dom.js";
 import { toast } from "./states.js";
 
@@ -50,10 +50,10 @@ export function elsewhere() {
     h(
       "div",
       { class: "code-head" },
-      h("div", { role: "tablist", "aria-label": "Form of the question" }, tabs),
+      h("div", { role: "tablist", "aria-label": "Format of the query" }, tabs),
       h("button", { type: "button", class: "quiet", onclick: () => copy(code) }, "Copy"),
     ),
-    h("pre", { tabindex: "0", role: "tabpanel", "aria-label": "The question" }, code),
+    h("pre", { tabindex: "0", role: "tabpanel", "aria-label": "The query" }, code),
   );
   choose(chosen);
   return {
@@ -71,7 +71,7 @@ async function copy(code) {
     toast("Copied");
   } catch {
     getSelection().selectAllChildren(code); // a page without encryption may not write to the clipboard
-    toast("Marked: press Ctrl + C to copy");
+    toast("Selected: press Ctrl + C to copy");
   }
 }
 

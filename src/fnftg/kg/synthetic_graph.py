@@ -1,4 +1,4 @@
-"""Made-up graphs of any size, shaped like Wikidata5M in the transfer setting and laid out as BLP's files.
+"""Synthetic graphs of any size, with the statistics of Wikidata5M in the transfer setting, in BLP's file layout.
 
 Every number is drawn from a generator named by (seed, part, chunk), so the same arguments always give the same bytes.
 Until they are written, entities and relations are rows; a low row is a popular one, as low numbers are in Wikidata.

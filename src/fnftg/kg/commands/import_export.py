@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fnftg.console import print_json, print_table
-from fnftg.kg.commands.arguments import add_graph, add_json, add_output, examples
-from fnftg.kg.exporting import export_graph
-from fnftg.kg.formats import FORMATS, RdfOptions, ReadOptions, TableOptions
-from fnftg.kg.importing import import_graph
-from fnftg.kg.opening import open_graph
+from fnftg.kg.commands.shared_arguments import add_graph, add_json, add_output, examples
+from fnftg.kg.formats.specs import FORMATS, RdfOptions, ReadOptions, TableOptions
+from fnftg.kg.graph_export import export_graph
+from fnftg.kg.graph_import import import_graph
+from fnftg.kg.graph_source import open_graph
 
 FORMAT_HELP = "; ".join(f"{name}: {format.description}" for name, format in FORMATS.items())
 

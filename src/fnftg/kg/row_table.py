@@ -28,7 +28,7 @@ class RowTable:
         rows, first, before, place = np.empty(len(keys), np.int32), np.empty(len(keys), np.int64), self.size, 0
         while place < len(keys):
             if 4 * self.size >= 3 * len(self.slots):
-                self.slots = _grown(self.slots)
+                self.slots = _doubled(self.slots)
             place, self.size = _put(self.slots, self.size, keys, checks, rows, first[self.size - before :], place)
             if place < 0:
                 raise HashCollisionError
@@ -89,7 +89,7 @@ def _find(slots: UInt64Array, keys: UInt64Array, checks: UInt64Array, rows: Int3
 
 
 @numba.njit(cache=True)
-def _grown(slots: UInt64Array) -> UInt64Array:
+def _doubled(slots: UInt64Array) -> UInt64Array:
     """The same keys in a table twice as large."""
     larger = np.zeros((2 * len(slots), 2), np.uint64)
     mask = np.uint64(len(larger) - 1)

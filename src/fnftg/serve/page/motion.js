@@ -1,4 +1,4 @@
-// Answers that stay on the page move to their new places, so that the eye can follow.
+// Animates answers to their new places.
 
 /** Where each answer stands, by its key. */
 export function placesOf(results) {

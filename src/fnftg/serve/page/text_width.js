@@ -1,4 +1,4 @@
-// How wide a text is, and what of it fits.
+// The width of a text, and the part of it that fits.
 
 const context = document.createElement("canvas").getContext("2d");
 let family = "";

@@ -15,10 +15,10 @@ import polars as pl
 
 from fnftg.errors import FnftgError
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_name, split_rank
-from fnftg.kg.formats import ReadOptions
-from fnftg.kg.formats.delimited import parse
+from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.frames import triple_frames, vocabulary_frames
 from fnftg.kg.formats.lines import COMPRESSIONS, LineBlock, existing, line_blocks
+from fnftg.kg.formats.specs import ReadOptions
 from fnftg.kg.graph import KnowledgeGraph
 
 PREFIX = "ind-"
@@ -26,7 +26,7 @@ PLAIN_SPLITS = ("train", "dev", "valid", "val", "validation", "test")
 SUFFIXES = (".tsv", ".txt")
 
 
-def is_layout(folder: Path) -> bool:
+def is_blp_folder(folder: Path) -> bool:
     """A file of training triples and, unless these are BLP's, a file of texts beside it."""
     files = split_files(folder)
     texts = any(existing(folder, name) for name in ("entity2text.txt", "entity2textlong.txt", "relation2text.txt"))

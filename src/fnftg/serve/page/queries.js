@@ -1,4 +1,4 @@
-// Questions and their answers: about one relation, or about all of them in portions that the server accepts.
+// Queries for one relation or for all relations, in batches that the server accepts.
 
 import { predict } from "./api.js";
 

@@ -15,10 +15,10 @@ import polars as pl
 
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_name
-from fnftg.kg.formats import FORMATS, ReadOptions, TableOptions
-from fnftg.kg.formats.delimited import columns_of, parse
+from fnftg.kg.formats.delimited_lines import columns_of, parse
 from fnftg.kg.formats.frames import triple_frames, vocabulary_frames
-from fnftg.kg.formats.lines import LineBlock, existing, line_blocks
+from fnftg.kg.formats.lines import LineBlock, existing, line_blocks, plain_suffix
+from fnftg.kg.formats.specs import FORMATS, ReadOptions, TableOptions
 from fnftg.kg.graph import KnowledgeGraph
 
 SEPARATORS = {"tsv": "\t", "csv": ","}
@@ -72,11 +72,8 @@ def text_file(source: Path, format: str, kind: str, tables: TableOptions) -> Pat
 
 def format_of(path: Path, fallback: str) -> str:
     """Tables of texts may be of another format than the triples."""
-    from fnftg.kg.formats.lines import plain_suffix
-
-    names = [
-        name for name, format in FORMATS.items() if format.module == "tables" and plain_suffix(path) in format.suffixes
-    ]
+    tables = {name: format.suffixes for name, format in FORMATS.items() if format.module == "table_files"}
+    names = [name for name, suffixes in tables.items() if plain_suffix(path) in suffixes]
     return names[0] if names else fallback
 
 

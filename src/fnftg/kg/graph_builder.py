@@ -1,14 +1,16 @@
-"""From blocks of strings to a store: ids become dense integers, texts find their owners, duplicates go.
+"""Builds a store from blocks of strings: maps ids to dense integers, joins texts to ids, removes duplicates.
 
-Strings are compared by a 64-bit hash, which is several times faster than by themselves; a second hash notices the
-one-in-a-million import in which two ids share the first, and that import starts again with another seed. Texts are
-spilled to disk as they come and put in the order of the entities at the end, so memory holds no text but one block's.
+Strings are compared by a 64-bit hash, which is several times faster than comparing them directly. A second hash detects
+collisions of the first; the import then starts again with another seed. Texts are spilled to disk as they arrive and
+put in the order of the entities at the end, so that only one block of texts is in memory.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +19,12 @@ import polars as pl
 from fnftg.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError, shortened
+from fnftg.files import new_folder
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_rank
-from fnftg.kg.readable import readable
-from fnftg.kg.rows import RowTable, byte_order, gather, untidy, without_repeats
-from fnftg.kg.store import KINDS, seal, write_array, write_strings
+from fnftg.kg.graph_data import GraphData
+from fnftg.kg.readable_ids import readable
+from fnftg.kg.row_table import HashCollisionError, RowTable, byte_order, gather, untidy, without_repeats
+from fnftg.kg.store import KINDS, in_memory, read_store, seal, write_array, write_strings
 from fnftg.kg.strings import Strings, as_series
 
 GATHERED_BYTES = 1 << 24  # how much text is put in order at a time
@@ -201,6 +205,52 @@ class GraphBuilder:
     def _write_gathered(self, name: str, spill: Path, starts: Int64Array, sizes: Int64Array) -> None:
         write_strings(self.folder, name, gathered_lines(spill, starts, sizes))
         spill.unlink()
+
+
+def build_store(
+    store: str | os.PathLike[str],
+    source: str,
+    format: str,
+    blocks_of: Callable[[Report], Iterator[Block]],
+    strict: bool = False,
+    keep_isolated: bool = False,
+    force: bool = False,
+) -> None:
+    """Writes what `blocks_of(report)` yields; starts again in the rare case that two ids share a hash."""
+    for hash_seed in range(8):
+        report = Report(source, format)
+        try:
+            with new_folder(store, force) as folder:
+                builder = GraphBuilder(folder, report, strict, keep_isolated, hash_seed)
+                for block in blocks_of(report):
+                    builder.add(block)
+                builder.finish()
+            return
+        except HashCollisionError:
+            continue
+    raise RuntimeError("eight hash seeds in a row collided")
+
+
+def build_from_triples(
+    splits: Mapping[str, Iterable[tuple[str, str, str]]],
+    entity_texts: Mapping[str, str],
+    relation_texts: Mapping[str, str],
+) -> GraphData:
+    """A graph in memory; texts of entities in no triple are kept."""
+
+    def blocks_of(report: Report) -> Iterator[Block]:
+        for split, triples in splits.items():
+            rows = [tuple(map(str, triple)) for triple in triples]
+            frame = pl.DataFrame(rows, schema=dict.fromkeys(("head", "relation", "tail"), pl.String), orient="row")
+            yield TripleBlock(split, frame, f"triples of {split}")
+        for kind, texts in (("entities", entity_texts), ("relations", relation_texts)):
+            columns = {"id": list(texts), "text": list(texts.values())}
+            yield TextBlock(kind, pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)), f"texts of {kind}")  # type: ignore[arg-type]
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        build_store(store, "triples in memory", "python", blocks_of, keep_isolated=True)
+        return in_memory(read_store(store))
 
 
 def lines_of(strings: pl.Series) -> tuple[UInt8Array, Int64Array]:

@@ -38,7 +38,7 @@ export function describeView(page, first) {
 
   const panel = answersPanel({
     graph: page.graph,
-    heading: "What would it be linked to?",
+    heading: "Predict its links",
     onchange: (part, replace) => page.go({ ...written(), why: "", whyrelation: "", ...part }, replace),
     onwhy: (answer) =>
       page.go({
@@ -92,7 +92,7 @@ export function describeView(page, first) {
     }
     const { relation, direction } = chosen(page.graph, route);
     const about = subject();
-    const hint = empty("Nothing described yet", "Write a few words about it, and the predictions appear here.");
+    const hint = empty("No description yet", "Write a few words to see predictions.");
     panel.show(
       {
         subject: about,
@@ -186,7 +186,7 @@ export function describeView(page, first) {
     edge.turn.replaceChildren(h("span", { class: "turn-new" }, "new"), out ? " →" : " ←");
     edge.turn.setAttribute(
       "aria-label",
-      out ? "The link leads from the new entity; turn it round" : "The link leads to the new entity; turn it round",
+      out ? "The edge starts at the new entity; reverse it" : "The edge ends at the new entity; reverse it",
     );
     edge.turn.title = out ? "From the new entity" : "To the new entity";
   }
@@ -256,7 +256,7 @@ export function describeView(page, first) {
       "section",
       { class: "card about" },
       h("h1", { tabindex: "-1" }, "Describe a new entity"),
-      h("p", { class: "soft" }, "Nothing is stored: the model reads it as if it were in the graph."),
+      h("p", { class: "soft" }, "Nothing is stored. The model reads the entity as if it were in the graph."),
       h("div", { class: "field" }, h("label", { for: text.id, class: "field-name" }, "Its text"), text, problem),
       h("div", { class: "field" }, h("span", { class: "field-name" }, "Its links"), rows, add),
       preview,

@@ -1,4 +1,4 @@
-"""Whether two graphs hold the same, whatever the order of their ids and triples."""
+"""Equality of two graphs, independent of the order of their ids and triples."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 
 from fnftg.arrays import Int32Array
-from fnftg.kg.graph import NO_TRIPLES, KnowledgeGraph, Triples, Vocabulary
+from fnftg.kg.graph_data import NO_TRIPLES, GraphData, Triples, Vocabulary
 from fnftg.kg.strings import as_series
 
 
-def same_graph(one: KnowledgeGraph, other: KnowledgeGraph) -> bool:
+def same_graph(one: GraphData, other: GraphData) -> bool:
     entities = _matching_rows(one.entities, other.entities)
     relations = _matching_rows(one.relations, other.relations)
     if entities is None or relations is None:
@@ -37,8 +37,8 @@ def _frame(vocabulary: Vocabulary) -> pl.DataFrame:
 
 
 def _same_triples(
-    one: KnowledgeGraph,
-    other: KnowledgeGraph,
+    one: GraphData,
+    other: GraphData,
     split: str,
     entities: Int32Array,
     relations: Int32Array,
