@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "fnftg"
-FOUNDATION = {"arrays", "errors", "console", "files", "memory", "fnftg"}  # what every room may use
+FOUNDATION = {"arrays", "errors", "console", "files", "memory", "version", "fnftg"}  # what every room may use
 ROOMS = {  # what else of ours each room may use
     "kernels": set(),
     "kg": set(),

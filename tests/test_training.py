@@ -109,7 +109,7 @@ def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp
         kills += process.wait() != 0
         for name in ("checkpoint", "restart"):
             if (killed / name).exists():
-                assert (killed / name / {"checkpoint": "metrics.json", "restart": "place.json"}[name]).is_file()
+                assert (killed / name / {"checkpoint": "metrics.json", "restart": "state.json"}[name]).is_file()
     assert kills >= 3
     assert same(weights(whole), weights(killed))
     assert same(weights(whole, "checkpoint/model.safetensors"), weights(killed, "checkpoint/model.safetensors"))
@@ -127,7 +127,7 @@ def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path:
 
 def restart_step(run: Path) -> int:
     try:
-        return int(json.loads((run / "restart" / "place.json").read_text())["step"])
+        return int(json.loads((run / "restart" / "state.json").read_text())["step"])
     except (OSError, ValueError):
         return -1
 

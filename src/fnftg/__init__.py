@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fnftg.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from fnftg.kg import KnowledgeGraph as KnowledgeGraph
     from fnftg.kg import import_graph as import_graph
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from fnftg.training.api import train as train
     from fnftg.training.config import RunConfig as RunConfig
 
-__version__ = "0.1.0"
 PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
     "KnowledgeGraph": "fnftg.kg",
     "import_graph": "fnftg.kg",

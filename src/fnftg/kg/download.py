@@ -17,9 +17,9 @@ from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-import fnftg
 from fnftg.console import progress
 from fnftg.errors import FnftgError
+from fnftg.version import __version__
 
 ATTEMPTS = 3
 PAUSE = 1.0  # seconds before the second attempt; doubled before each further one
@@ -78,7 +78,7 @@ def _fetch_persistently(url: str, file: IO[bytes], description: str) -> None:
 def _fetch(url: str, file: IO[bytes], description: str) -> None:
     """One request for what `file` lacks; a server that cannot begin there sends all of it again."""
     have = file.seek(0, os.SEEK_END)
-    headers = {"User-Agent": f"fnftg/{fnftg.__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
+    headers = {"User-Agent": f"fnftg/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
         response = _web().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except HTTPError as error:

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-import fnftg
 from fnftg.arrays import AnyArray, Int32Array, Int64Array, UInt8Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder, sha256
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.strings import StringList, Strings, as_series, blocks
+from fnftg.version import __version__
 
 FORMAT, VERSION, MANIFEST = "fnftg-graph", 1, "manifest.json"
 KINDS = ("entities", "relations")
@@ -81,7 +81,7 @@ def seal(folder: Path, report: Mapping[str, Any]) -> None:
     manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "written_by": f"fnftg {fnftg.__version__}",
+        "written_by": f"fnftg {__version__}",
         "entities": lengths["entities.ids.order.npy"],
         "relations": lengths["relations.ids.order.npy"],
         "triples": {split: lengths[f"triples.{split}.npy"] for split in splits},

@@ -10,13 +10,13 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-import fnftg
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.systems import system, title
 from fnftg.text.encoders import load_encoder, save_encoder
+from fnftg.version import __version__
 
 CHECKPOINT = "checkpoint"  # the folder of the best weights in a run's folder
 FORMAT, VERSION = "fnftg-model", 2  # 1: FnF alone, so no system is named
@@ -33,7 +33,7 @@ def save_pretrained(
         save_encoder(
             model.tt.encoder, partial / "encoder", weights=not frozen or model.tt.encoder.name.startswith("scratch:")
         )
-        config = {"format": FORMAT, "version": VERSION, "written_by": f"fnftg {fnftg.__version__}"}
+        config = {"format": FORMAT, "version": VERSION, "written_by": f"fnftg {__version__}"}
         what = {"system": model.system, "relations": model.relations, "model": asdict(model.config)}
         _write_json(partial / "config.json", {**config, **what})
         _write_json(partial / "metrics.json", metrics or {})

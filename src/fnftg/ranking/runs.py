@@ -66,7 +66,7 @@ class RunFolder:
         weights = sha256(self.path / CHECKPOINT / "model.safetensors")
         return [weights, sha256(graph.path / "manifest.json") if graph.path else ""]
 
-    def kept(
+    def get_or_create(
         self,
         graph: KnowledgeGraph,
         split: str,

@@ -47,7 +47,7 @@ from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.log_file import LogFile
 from fnftg.training.objective import Objective
-from fnftg.training.restart import Place
+from fnftg.training.restart import TrainingState
 from fnftg.training.weighing import can_be_weighed, weigh
 
 
@@ -92,7 +92,7 @@ class Run:
         keep_freed_memory()
         self.fabric = make_fabric(config.trainer, make_logger(config.training.logger, run))
         self.first = self.fabric.is_global_zero
-        self.place = Place(graph_key(graph))
+        self.place = TrainingState(graph_key(graph))
         self._claim(resume)
         torch.manual_seed(config.training.seed)
         encoder = load_encoder(config.model.text.encoder, GraphLines(graph))
@@ -146,7 +146,7 @@ class Run:
         if resume:
             if not restart.exists(self.run):
                 raise FnftgError(f"{self.run} has no restart point: train it from the start.")
-            begun = json.loads((self.run / restart.FOLDER / "place.json").read_text(encoding="utf-8"))["graph"]
+            begun = json.loads((self.run / restart.FOLDER / "state.json").read_text(encoding="utf-8"))["graph"]
             if begun != self.place.graph:
                 raise FnftgError(f"{self.run} was trained on another graph: resume it with the graph it began with.")
         elif self.first:
