@@ -17,7 +17,7 @@ from typing import Any
 from fnftg.console import log, print_table
 from fnftg.errors import FnftgError
 from fnftg.files import new_file
-from fnftg.paper.plots import BLUE, GREY, STYLE
+from fnftg.paper.paper_plots import BLUE, GREY, STYLE
 
 
 def point(run: Path, features: float) -> tuple[str, float, float]:

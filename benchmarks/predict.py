@@ -91,7 +91,7 @@ def single_answers(folder: str, threads: str) -> dict[str, float]:
     return {**asked, "first_load": first, "load": again, "entities": float(len(predictor.graph.entities))}
 
 
-def make_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
+def build_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
     """Vectors on disk, block by block."""
     from fnftg.predict.graph_update import write_rows
 
@@ -192,7 +192,7 @@ def measure(options: argparse.Namespace) -> list[Figure]:
             folder = options.keep or folder
             folder.mkdir(parents=True, exist_ok=True)
             log(f"Making up {count} candidates, and searching them …")
-            run(make_table, folder, options.candidates, options.threads)
+            run(build_table, folder, options.candidates, options.threads)
             everything = run(exact, folder, options.threads)
             log("Building an index of them …")
             index = run(hnsw, folder, options.threads)
@@ -215,5 +215,5 @@ if __name__ == "__main__":
     parser.add_argument("--candidates", type=int, default=4_600_000, help="0 leaves this part out")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep candidates and index there")
     parser.add_argument("--threads", type=int, default=2)
-    phases = (make_run, single_answers, make_table, exact, hnsw)
+    phases = (make_run, single_answers, build_table, exact, hnsw)
     sys.exit(measuring.main(parser, phases, measure, LIBRARIES))

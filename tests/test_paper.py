@@ -17,11 +17,22 @@ from conftest import ROOT
 from fnftg.cli import main
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
-from fnftg.paper import figures_of_the_paper as paper
+from fnftg.paper import published_results as paper
 from fnftg.paper import runner
 from fnftg.paper.budget import Budget, OutOfTime, Timing, share_of_epochs
 from fnftg.paper.experiments import EXPERIMENTS, TEST, Reader, readers, run_fields
-from fnftg.paper.tables import Label, Line, Number, Sheet, Value, comma_separated, escaped, latex, markdown, sheets
+from fnftg.paper.result_tables import (
+    Label,
+    Line,
+    Number,
+    Sheet,
+    Value,
+    comma_separated,
+    escaped,
+    latex,
+    markdown,
+    sheets,
+)
 from fnftg.training.config import RunConfig
 from fnftg.training.loop import Run
 

@@ -33,8 +33,8 @@ from fnftg.kg import KnowledgeGraph
 from fnftg.models.link_predictor import GraphContext, LinkPredictor
 from fnftg.models.scoring import SCORES, ScoreName
 from fnftg.ranking import embedding, evaluation
-from fnftg.ranking.commands import chosen_relations
 from fnftg.ranking.embedding import candidate_table
+from fnftg.ranking.evaluate_commands import chosen_relations
 from fnftg.ranking.evaluation import rank_split, split_metrics
 from fnftg.ranking.metrics import intervals, metric_values, named, pykeen_metrics
 from fnftg.ranking.processes import Processes

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def test_killed_and_resumed_run_is_bit_identical(training: str, store: Path, tmp
         kills += process.wait() != 0
         for name in ("checkpoint", "restart"):
             if (killed / name).exists():
-                assert (killed / name / {"checkpoint": "metrics.json", "restart": "place.json"}[name]).is_file()
+                assert (killed / name / {"checkpoint": "metrics.json", "restart": "state.json"}[name]).is_file()
     assert kills >= 3
     assert same(weights(whole), weights(killed))
     assert same(weights(whole, "checkpoint/model.safetensors"), weights(killed, "checkpoint/model.safetensors"))
@@ -125,7 +126,7 @@ def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path:
 
 def restart_step(run: Path) -> int:
     try:
-        return int(json.loads((run / "restart" / "place.json").read_text())["step"])
+        return int(json.loads((run / "restart" / "state.json").read_text())["step"])
     except (OSError, ValueError):
         return -1
 
@@ -189,6 +190,48 @@ def test_interrupted_run_saves_and_says_how_to_go_on(store: Path, tmp_path: Path
     process.send_signal(signal.SIGINT)
     _, printed = process.communicate()
     assert process.returncode == 130 and f"fnftg train --resume {run}" in printed and "Traceback" not in printed
+
+
+def test_log_of_a_run_grows_while_it_is_trained(store: Path, tmp_path: Path) -> None:
+    """Lines on standard error and in log.csv, long before the first epoch or restart point is complete."""
+    run = tmp_path / "run"
+    changes = {"training": {"epochs": 500, "save_every": 10**6, "validate_every": 500}}
+    environment = {**os.environ, "FNFTG_PROGRESS_SECONDS": "0.2"}
+    code = "import fnftg.training.loop as l, time, sys; from fnftg.cli import main; s = l.Run.step\n"
+    code += "l.Run.step = lambda *a: (time.sleep(0.3), s(*a))[1]; sys.exit(main(sys.argv[1:]))"
+    with open(tmp_path / "printed", "w") as printed:
+        arguments = [sys.executable, "-c", code, *command(store, run, **changes)[3:]]
+        process = subprocess.Popen(arguments, stdout=printed, stderr=printed, env=environment)
+        while process.poll() is None and not (run / "log.csv").exists():
+            time.sleep(0.02)
+        assert (run / "log.csv").read_text().startswith("step,epoch,seconds,loss,learning_rate,")
+        while process.poll() is None and len((run / "log.csv").read_text().splitlines()) < 4:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    assert not (run / "restart").exists() and len(losses(run)) >= 3
+    lines = [line for line in (tmp_path / "printed").read_text().splitlines() if line.startswith("Training: ")]
+    assert len(lines) >= 2 and re.match(
+        r"Training: [\d,]+ of 256,000 triples, [\d,.]+ triples/s, epoch 1, loss [\d.]+, .* left$", lines[-1]
+    )
+
+
+def test_patience_without_validation_is_refused(store: Path, tmp_path: Path) -> None:
+    graph = KnowledgeGraph.open(store)
+    without = graph.with_splits({"train": graph.triples("train")}, {})
+    with pytest.raises(FnftgError, match="patience needs triples in val"):
+        train_run(without, configured(training={"patience": 1}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    steps: list[int] = []
+    train_run(without, configured(), tmp_path / "run", after_step=lambda step, _: steps.append(step))
+    assert len(steps) == 16, "without patience every epoch is trained"
+
+
+def test_patience_stops_a_run_that_does_not_improve(store: Path, tmp_path: Path) -> None:
+    steps: list[int] = []
+    config = configured(training={"patience": 1, "epochs": 9, "learning_rate": 1e-12})
+    train_run(KnowledgeGraph.open(store), config, tmp_path / "run", after_step=lambda step, _: steps.append(step))
+    assert 16 <= len(steps) < 72
 
 
 def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs(

@@ -21,54 +21,56 @@ class Command:
     summary: str
 
 
-GRAPH, LOOK, MODEL = "Bring in a graph", "Look at it and split it", "Train a model and see how good it is"
-ASK, PAPER = "Ask it", "Run the paper again"
+GRAPH, LOOK, MODEL = "Import a graph", "Inspect and split a graph", "Train and evaluate a model"
+ASK, PAPER = "Predict links", "Reproduce the paper"
 COMMANDS = {
-    "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that are known by name."),
+    "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that have a name."),
     "data get": Command(GRAPH, "fnftg.kg.commands.data:get_dataset", "Download, copy or build a dataset."),
     "import": Command(
         GRAPH,
         "fnftg.kg.commands.import_export:import_source",
-        "Turn files (TSV, CSV, Parquet, JSONL, RDF, …) into a store.",
+        "Import files (TSV, CSV, Parquet, JSONL, RDF, …) into a store.",
     ),
     "export": Command(
-        GRAPH, "fnftg.kg.commands.import_export:export_store", "Write a graph in any format that import reads."
+        GRAPH, "fnftg.kg.commands.import_export:export_store", "Export a graph to any format that import reads."
     ),
     "data synth": Command(
-        GRAPH, "fnftg.kg.commands.data:synthesise", "Write a made-up graph of any size, for measuring."
+        GRAPH, "fnftg.kg.commands.data:synthesise", "Generate a synthetic graph of any size, for benchmarks."
     ),
     "data stats": Command(
         LOOK, "fnftg.kg.commands.inspection:stats", "Count entities, relations, triples and ego-graph sizes."
     ),
-    "audit": Command(LOOK, "fnftg.kg.commands.inspection:audit_graph", "Count the triples that other edges give away."),
+    "audit": Command(
+        LOOK, "fnftg.kg.commands.inspection:audit_graph", "Count the triples whose answer leaks through other edges."
+    ),
     "split inductive": Command(
-        LOOK, "fnftg.kg.commands.split:inductive", "Hold entities back for val and test, as BLP does."
+        LOOK, "fnftg.kg.commands.split:inductive", "Hold out entities for val and test, as in BLP."
     ),
-    "split fir": Command(LOOK, "fnftg.kg.commands.split:fir", "Take the rarest relations out of train."),
-    "split support": Command(LOOK, "fnftg.kg.commands.split:support", "Make part of the new entities' edges visible."),
-    "train": Command(
-        MODEL, "fnftg.training.commands:train", "Train FnF-TG or another system; stop and resume at will."
+    "split fir": Command(LOOK, "fnftg.kg.commands.split:fir", "Remove the rarest relations from train."),
+    "split support": Command(
+        LOOK, "fnftg.kg.commands.split:support", "Make some edges of the held-out entities visible."
     ),
+    "train": Command(MODEL, "fnftg.training.train_command:train", "Train FnF-TG or another system, or resume a run."),
     "recipes": Command(
         MODEL, "fnftg.training.recipe_command:show_recipes", "List the recipes, or print one to copy and change."
     ),
-    "evaluate": Command(MODEL, "fnftg.ranking.commands:evaluate", "Rank a split under a protocol, beside baselines."),
-    "report": Command(MODEL, "fnftg.ranking.commands:report", "Write a page with pictures of how good a run is."),
+    "evaluate": Command(
+        MODEL, "fnftg.ranking.evaluate_commands:evaluate", "Evaluate a model against no-model baselines."
+    ),
+    "report": Command(MODEL, "fnftg.ranking.evaluate_commands:report", "Write an HTML report on a run, with plots."),
     "predict": Command(
-        ASK, "fnftg.predict.commands.predict:predict", "Answer questions, also about entities that do not exist yet."
+        ASK, "fnftg.predict.commands.predict:predict", "Predict heads, tails or relations, also for new entities."
     ),
-    "update": Command(ASK, "fnftg.predict.commands.update:update", "Let the graph grow; embed only what changed."),
-    "embed": Command(ASK, "fnftg.predict.commands.embed:embed", "Write the entities' vectors for other tools."),
-    "calibrate": Command(
-        ASK, "fnftg.predict.commands.calibrate:calibrate", "Turn scores into probabilities that mean something."
-    ),
-    "explain": Command(ASK, "fnftg.predict.commands.explain:explain", "Give the reasons for a triple, and draw them."),
+    "update": Command(ASK, "fnftg.predict.commands.update:update", "Add to the graph and embed only what changed."),
+    "embed": Command(ASK, "fnftg.predict.commands.embed:embed", "Export the entity embeddings."),
+    "calibrate": Command(ASK, "fnftg.predict.commands.calibrate:calibrate", "Calibrate scores to probabilities."),
+    "explain": Command(ASK, "fnftg.predict.commands.explain:explain", "Explain the score of a triple, with a drawing."),
     "complete": Command(
-        ASK, "fnftg.predict.commands.complete:complete", "Write the likeliest missing triples of a whole graph."
+        ASK, "fnftg.predict.commands.complete:complete", "Predict the likeliest missing triples of a graph."
     ),
-    "serve": Command(ASK, "fnftg.serve.serve_command:serve", "Answer over HTTP, with an API and a web page."),
-    "paper list": Command(PAPER, "fnftg.paper.commands:list_tables", "List the tables of the paper."),
-    "paper run": Command(PAPER, "fnftg.paper.commands:run_table", "Run a table or the figure of the paper."),
+    "serve": Command(ASK, "fnftg.serve.serve_command:serve", "Serve a model over HTTP, with an API and a web page."),
+    "paper list": Command(PAPER, "fnftg.paper.paper_commands:list_tables", "List the tables of the paper."),
+    "paper run": Command(PAPER, "fnftg.paper.paper_commands:run_table", "Reproduce a table or a figure of the paper."),
 }
 
 
@@ -121,5 +123,5 @@ def overview(commands: dict[str, Command]) -> str:
         lines += ["", f"{group}:"]
         lines += [f"  {name:{width}}{command.summary}" for name, command in commands.items() if command.group == group]
     return "\n".join(
-        [*lines, "", "fnftg COMMAND --help explains a command, with examples; fnftg --version tells the version."]
+        [*lines, "", "Run fnftg COMMAND --help for options and examples, fnftg --version for the version."]
     )

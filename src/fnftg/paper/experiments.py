@@ -10,7 +10,7 @@ from typing import Any
 
 from fnftg.errors import FnftgError
 from fnftg.models.systems import system
-from fnftg.paper import figures_of_the_paper as paper
+from fnftg.paper import published_results as paper
 from fnftg.text.encoders import SHORT_NAMES
 from fnftg.training.recipes import SIZES, merge_fields, recipe_fields
 

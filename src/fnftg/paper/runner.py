@@ -34,7 +34,7 @@ from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.paper.budget import CAUTION, Budget, OutOfTime, Timing, epochs_of, share_of_epochs, timing
 from fnftg.paper.experiments import TEST, Experiment, Fields, Reader, Row
-from fnftg.paper.figures_of_the_paper import IND, UNSEEN
+from fnftg.paper.published_results import IND, UNSEEN
 from fnftg.text.encoders import MINILM, SHORT_NAMES, load_encoder
 from fnftg.training import restart
 from fnftg.training.config import RunConfig
@@ -142,7 +142,7 @@ Outcome = dict[str, Any]  # status; of finished cells also epochs, best_epoch, m
 Outcomes = dict[str, Outcome]  # by the cell's place
 
 
-class Table:
+class TableRun:
     """The cells of an experiment in a folder."""
 
     def __init__(self, experiment: Experiment, cells: Iterable[Cell], folder: Path):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fnftg.files import new_folder
-from fnftg.ranking.plots import draw_all
 from fnftg.ranking.protocols import DEFAULT_PROTOCOL
+from fnftg.ranking.report_plots import draw_all
 from fnftg.ranking.runs import RunFolder
 
 STYLE = """

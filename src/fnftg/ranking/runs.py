@@ -54,17 +54,19 @@ class RunFolder:
         return open_graph(store)
 
     def learning_curve(self) -> pl.DataFrame:
+        """The columns of the log that hold something."""
         try:
-            return pl.read_csv(self.path / LOG, infer_schema_length=None)
+            rows = pl.read_csv(self.path / LOG, infer_schema_length=None)
         except (OSError, pl.exceptions.PolarsError):
             return pl.DataFrame()
+        return rows.select(column.name for column in rows if column.null_count() < len(column))
 
     def key(self, graph: KnowledgeGraph) -> list[str]:
         """Changes with the weights and with the graph: results of others are stale."""
         weights = sha256(self.path / CHECKPOINT / "model.safetensors")
         return [weights, sha256(graph.path / "manifest.json") if graph.path else ""]
 
-    def kept(
+    def get_or_create(
         self,
         graph: KnowledgeGraph,
         split: str,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fnftg.console import log
+from fnftg.console import Progress, log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
@@ -47,9 +47,9 @@ from fnftg.training import restart
 from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.evidence_fitting import can_fit_evidence, fit_evidence
+from fnftg.training.log_file import LogFile
 from fnftg.training.objective import Objective
-from fnftg.training.progress_bar import ProgressBar
-from fnftg.training.restart import Place
+from fnftg.training.restart import TrainingState
 
 
 def train_run(
@@ -87,11 +87,13 @@ class Run:
                 f"A batch of {config.training.batch_size} triples is more than the {len(graph.triples('train'))} "
                 "in train: lower --training.batch_size."
             )
+        if config.training.patience is not None and not len(graph.triples("val")):
+            raise FnftgError("--training.patience needs triples in val: split the graph, or leave the option out.")
         self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
         keep_freed_memory()
         self.fabric = make_fabric(config.trainer, make_logger(config.training.logger, run))
         self.first = self.fabric.is_global_zero
-        self.place = Place(graph_key(graph))
+        self.place = TrainingState(graph_key(graph))
         self._claim(resume)
         torch.manual_seed(config.training.seed)
         encoder = load_encoder(config.model.text.encoder, GraphLines(graph))
@@ -145,7 +147,7 @@ class Run:
         if resume:
             if not restart.exists(self.run):
                 raise FnftgError(f"{self.run} has no restart point: train it from the start.")
-            begun = json.loads((self.run / restart.FOLDER / "place.json").read_text(encoding="utf-8"))["graph"]
+            begun = json.loads((self.run / restart.FOLDER / "state.json").read_text(encoding="utf-8"))["graph"]
             if begun != self.place.graph:
                 raise FnftgError(f"{self.run} was trained on another graph: resume it with the graph it began with.")
         elif self.first:
@@ -170,10 +172,13 @@ class Run:
         if self.first and self.epochs < training.epochs:
             said = f"{self.epochs} of {training.epochs} epochs of {self.steps_an_epoch:,} steps each"
             log(f"{said}, for --training.max_steps is {training.max_steps:,}: raise it for more.")
-        bar = ProgressBar(self.epochs * self.steps_an_epoch, self.place.step, training.batch_size, self.first)
-        with bar, repeatable(), stop_signals() as self.stop_asked:
+        if self.first:
+            self.log_file = LogFile(self.run / LOG, self.place.log)
+        triples = training.batch_size * self.steps_an_epoch * self.epochs
+        progress = Progress("Training", triples, "triples", done=training.batch_size * self.place.step)
+        with progress, repeatable(), stop_signals() as self.stop_asked:
             while self.place.epoch < self.epochs and not self.is_over():
-                self.epoch(bar, started)
+                self.epoch(progress, started)
         return self.finish()
 
     def is_over(self) -> bool:
@@ -181,7 +186,7 @@ class Run:
         waited = (self.place.epoch - self.place.best_epoch) // self.config.training.validate_every
         return patience is not None and waited >= patience
 
-    def epoch(self, bar: ProgressBar, started: float) -> None:
+    def epoch(self, progress: Progress, started: float) -> None:
         place, training = self.place, self.config.training
         order = epoch_order(len(self.graph.triples("train")), training.seed, place.epoch)
         done = place.step - place.epoch * self.steps_an_epoch
@@ -192,9 +197,9 @@ class Run:
             loss = self.step(order, index)
             place.step += 1
             place.seconds = time.monotonic() - started
-            bar.advance(loss)
+            progress.advance(training.batch_size, f"epoch {place.epoch + 1}, loss {loss:.4f}")
             if place.step % training.log_every == 0:
-                self.log(loss=loss, learning_rate=self.learning_rate(), triples_per_second=bar.speed)
+                self.log(loss=loss, learning_rate=self.learning_rate(), triples_per_second=round(progress.rate, 1))
             if self.after_step is not None:
                 self.after_step(place.step, loss)
             if (index + 1) % training.accumulate or index + 1 == self.steps_an_epoch:
@@ -314,21 +319,15 @@ class Run:
     def log(self, **values: float) -> None:
         if self.first:
             place = self.place
-            place.log.append({"step": place.step, "epoch": place.epoch, "seconds": round(place.seconds, 2), **values})
+            row = {"step": place.step, "epoch": place.epoch, "seconds": round(place.seconds, 2), **values}
+            place.log.append(row)
+            self.log_file.append(row)
             self.fabric.log_dict(values, step=place.step)
 
     def save(self) -> None:
-        """A restart point, and the log as it was then."""
-        if not self.first:
-            return
-        restart.save(self.run, self.objective, self.optimiser, self.place, self.cached_by)
-        columns = list(dict.fromkeys(column for row in self.place.log for column in row))
-        lines = [
-            ",".join(columns),
-            *(",".join(str(row.get(column, "")) for column in columns) for row in self.place.log),
-        ]
-        with new_file(self.run / LOG, force=True) as path:
-            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        """Writes a restart point."""
+        if self.first:
+            restart.save(self.run, self.objective, self.optimiser, self.place, self.cached_by)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Restart points: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
 
 Randomness is a function of (seed, epoch, step) and the learning rate one of the step, so the weights, the optimiser's
-moments and the place in the run are everything; where neighbours have cached features, the encoder that made them too.
+moments and the state of the run are everything; where neighbours have cached features, the encoder that made them too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Weights = dict[str, torch.Tensor]
 
 
 @dataclass
-class Place:
-    """Where a run is: `step` steps are done, `epoch` epochs are complete."""
+class TrainingState:
+    """How far a run is: `step` steps are done, `epoch` epochs are complete."""
 
     graph: str  # key of the graph that it trains on
     epoch: int = 0
@@ -36,7 +36,7 @@ class Place:
 
 
 def save(
-    run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, place: Place, cached: Weights | None = None
+    run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, state: TrainingState, cached: Weights | None = None
 ) -> None:
     """Replaces the run's restart point in one step; a crash leaves the old one."""
     with new_folder(run / FOLDER, force=True) as folder:
@@ -45,19 +45,19 @@ def save(
         save_file(_flat(optimiser), folder / "optimiser.safetensors")
         if cached is not None:
             save_file(cached, folder / CACHED)
-        (folder / "place.json").write_text(json.dumps(vars(place)), encoding="utf-8")
+        (folder / "state.json").write_text(json.dumps(vars(state)), encoding="utf-8")
 
 
 def exists(run: Path) -> bool:
-    return (run / FOLDER / "place.json").is_file()
+    return (run / FOLDER / "state.json").is_file()
 
 
-def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> Place:
+def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> TrainingState:
     folder = run / FOLDER
     try:
         module.load_state_dict(load_file(folder / "weights.safetensors"))
         _restore(optimiser, load_file(folder / "optimiser.safetensors"))
-        return Place(**json.loads((folder / "place.json").read_text(encoding="utf-8")))
+        return TrainingState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise FnftgError(f"The restart point {folder} cannot be read ({error}): train from the start.") from error
 

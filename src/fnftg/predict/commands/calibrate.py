@@ -45,7 +45,7 @@ scores, and fnftg report draws it."""
     if not 1 <= chosen.k <= MOST:
         raise FnftgError(f"--k {chosen.k} candidates cannot be calibrated on: give a number from 1 to {MOST:,}.")
     from fnftg.ranking.calibration import fit
-    from fnftg.ranking.commands import checkpoint_of, opened, print_calibration
+    from fnftg.ranking.evaluate_commands import checkpoint_of, opened, print_calibration
     from fnftg.ranking.protocols import DEFAULT_PROTOCOL, protocol
     from fnftg.ranking.reliability import measured, predictions
     from fnftg.ranking.runs import parse_size

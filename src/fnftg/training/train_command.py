@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import print_json, print_table
+from fnftg.console import is_first_process, print_json, print_table
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.shared_arguments import GRAPH_HELP, examples
 from fnftg.kg.datasets import data_home
@@ -35,8 +34,8 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         run, graph = Path(chosen.output), open_graph(chosen.graph)
         config = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
     train_run(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
-    if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))):
-        return  # only the first process prints
+    if not is_first_process():
+        return
     metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
     print_json(metrics) if chosen.json else print_metrics(run, metrics)
 

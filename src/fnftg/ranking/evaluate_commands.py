@@ -72,7 +72,7 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
         found["seed"] = run.started_with()["config"]["training"]["seed"]
     whole = chosen.sample is None and relations is None and chosen.ties == "mean"
     if run.is_run and whole and not chosen.graph:
-        run.kept(graph, chosen.split, rules, lambda: found, anew=True)
+        run.get_or_create(graph, chosen.split, rules, lambda: found, anew=True)
     if chosen.save_ranks:
         save_ranks(ranking, graph, chosen.save_ranks, chosen.force)
         log(f"{ranking.ranks.size:,} ranks are in {chosen.save_ranks}.")
@@ -100,7 +100,7 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         raise FnftgError(f"{run.path} is a model alone: a report needs the folder of the run that trained it.")
     texts = model.texts(graph, data_home() / "texts")
     found = {
-        name: run.kept(
+        name: run.get_or_create(
             graph,
             chosen.split,
             rules,
@@ -113,7 +113,7 @@ def report(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     calibrated = reliability_of(checkpoint_of(run), *asked, memory=memory, earlier=main.get("calibration"))
     if calibrated != main.get("calibration"):
         main["calibration"] = calibrated
-        run.kept(graph, chosen.split, PROTOCOLS[DEFAULT_PROTOCOL], lambda: main, anew=True)
+        run.get_or_create(graph, chosen.split, PROTOCOLS[DEFAULT_PROTOCOL], lambda: main, anew=True)
     folder = chosen.output or run.path / "report"
     write_report(run, found, folder)
     log(f"The report is {folder / 'index.html'}; its pictures lie beside it.")

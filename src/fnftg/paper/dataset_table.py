@@ -7,9 +7,9 @@ import io
 from typing import Any
 
 from fnftg.kg.statistics import statistics
-from fnftg.paper import figures_of_the_paper as paper
+from fnftg.paper import published_results as paper
+from fnftg.paper.result_tables import Entry, Label, Number, Sheet
 from fnftg.paper.runner import DONE, Data
-from fnftg.paper.tables import Entry, Label, Number, Sheet
 
 SUMMARY = "Statistics of the datasets: relations, and of each split entities, triples and ego-graph sizes."
 COLUMNS = tuple(paper.DATASETS[paper.WN18RR])  # relations, train.entities, …, test.ego_graph_std

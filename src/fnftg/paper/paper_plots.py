@@ -9,7 +9,7 @@ from typing import Any
 from fnftg.console import log
 from fnftg.files import new_file
 from fnftg.paper.experiments import TEST, Experiment
-from fnftg.paper.tables import Line
+from fnftg.paper.result_tables import Line
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"  # told apart by the colour-blind too (Okabe and Ito)
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

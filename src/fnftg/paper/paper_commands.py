@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ def list_tables(parser: ArgumentParser, arguments: list[str]) -> None:
     parser.epilog = examples("fnftg paper list", "fnftg paper list --json")
     add_json(parser)
     chosen = parser.parse_args(arguments)
-    from fnftg.paper.datasets import SUMMARY
+    from fnftg.paper.dataset_table import SUMMARY
     from fnftg.paper.experiments import EXPERIMENTS
-    from fnftg.paper.figures_of_the_paper import DATASETS
+    from fnftg.paper.published_results import DATASETS
 
     tables: dict[str, dict[str, Any]] = {
         name: {
@@ -42,12 +41,12 @@ def list_tables(parser: ArgumentParser, arguments: list[str]) -> None:
 def run_table(parser: ArgumentParser, arguments: list[str]) -> None:
     started = time.monotonic()
     chosen = parse(parser, arguments)
-    from fnftg.paper.making import make_dataset_table, make_table
+    from fnftg.paper.table_builder import build_dataset_table, build_table
 
     folder = chosen.output or Path(f"paper-{chosen.name}")
     try:
         results = (
-            make_dataset_table(chosen, folder) if chosen.name == "datasets" else make_table(chosen, folder, started)
+            build_dataset_table(chosen, folder) if chosen.name == "datasets" else build_table(chosen, folder, started)
         )
     except KeyboardInterrupt:
         log(f"What is finished is in {folder}; the same command goes on from there.")
@@ -126,10 +125,3 @@ def whole_number(word: str) -> int:
     if not word.isdecimal():
         raise FnftgError(f"The seed {shortened(word)} is not a whole number: write --seeds 73,21.")
     return int(word)
-
-
-def chosen_of(what: str, asked: Sequence[str], there: Sequence[Any]) -> None:
-    """Raises unless everything that was asked for is there."""
-    for name in asked:
-        if name not in there:
-            raise FnftgError(f"There is no {what} {shortened(name)} here: choose among {', '.join(there)}.")

@@ -11,28 +11,27 @@ from typing import Any
 import numpy as np
 import yaml
 
-import fnftg
 from fnftg.console import print_table
 from fnftg.ego.known_answers import KnownAnswers
-from fnftg.errors import FnftgError
+from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_file
 from fnftg.models.configs import from_dict
-from fnftg.paper import datasets, figures_of_the_paper, plots, tables
+from fnftg.paper import dataset_table, paper_plots, published_results, result_tables
 from fnftg.paper.budget import Budget
-from fnftg.paper.commands import chosen_of
 from fnftg.paper.experiments import Experiment, Fields, Row, experiment, readers, run_fields
-from fnftg.paper.figures_of_the_paper import UNSEEN
-from fnftg.paper.runner import Cell, Data, Table, write_json
-from fnftg.paper.tables import Baseline, Line, Sheet, Value
+from fnftg.paper.published_results import UNSEEN
+from fnftg.paper.result_tables import Baseline, Line, Sheet, Value
+from fnftg.paper.runner import Cell, Data, TableRun, write_json
 from fnftg.ranking.baselines import frequency_counts, random_values
 from fnftg.ranking.metrics import metric_values, named
 from fnftg.ranking.protocols import protocol
 from fnftg.ranking.queries import Filter
 from fnftg.training.config import RunConfig
 from fnftg.training.recipes import SIZES, merge_fields
+from fnftg.version import __version__
 
 
-def make_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any]:
+def build_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any]:
     """Runs the cells of a table within the budget and writes it; returns what results.json holds."""
     asked = experiment(chosen.name)
     budget = Budget(chosen.budget, started)
@@ -42,18 +41,18 @@ def make_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any
     if all(data.graph is None for data in graphs):
         names = " and ".join(data.name for data in graphs)
         raise FnftgError(f"{names} is not here: fetch it with fnftg data get, or give another graph with --dataset.")
-    table = Table(asked, chosen_cells(asked, rows, graphs, chosen), folder)
+    table = TableRun(asked, chosen_cells(asked, rows, graphs, chosen), folder)
     results: dict[str, Any] = {}
     baselines = [line for data in graphs for line in baselines_of(asked, data, chosen.protocol)]
 
     def write() -> None:
-        lines = tables.lines(asked, table.cells, table.outcomes)
+        lines = result_tables.lines(asked, table.cells, table.outcomes)
         results.update(as_record(asked, table, lines, baselines, chosen))
-        write_files(folder, results, tables.comma_separated(lines), sheets_of(asked, lines, baselines, chosen))
+        write_files(folder, results, result_tables.comma_separated(lines), sheets_of(asked, lines, baselines, chosen))
 
     table.run(budget, write)
-    lines = tables.lines(asked, table.cells, table.outcomes)
-    plots.draw(asked, lines, folder)
+    lines = result_tables.lines(asked, table.cells, table.outcomes)
+    paper_plots.draw(asked, lines, folder)
     if not chosen.json:
         show(sheets_of(asked, lines, baselines, chosen))
     return results
@@ -62,8 +61,8 @@ def make_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any
 def chosen_rows(asked: Experiment, chosen: Namespace) -> list[Row]:
     """The rows of the systems asked for; all but the extra ones by default."""
     there = list(dict.fromkeys(row.system for row in asked.rows))
-    chosen_of("system", chosen.systems, there)
-    chosen_of("size", chosen.sizes, SIZES)
+    check_names("system", chosen.systems, there)
+    check_names("size", chosen.sizes, SIZES)
     if chosen.sizes and chosen.encoder:
         raise FnftgError("--sizes names BERTs of the paper and --encoder others: give one of the two.")
     return [row for row in asked.rows if (row.system in chosen.systems if chosen.systems else not row.extra)]
@@ -126,7 +125,7 @@ def baselines_of(asked: Experiment, data: Data, protocol_name: str) -> list[Base
     chosen = protocol(protocol_name)
     candidates = chosen.candidate_entities(data.graph, "test")
     mrr = float(random_values(np.array(len(candidates) - 1))[0])
-    printed = figures_of_the_paper.RANDOM.get(data.paper or "") if UNSEEN in asked.figures else None
+    printed = published_results.RANDOM.get(data.paper or "") if UNSEEN in asked.figures else None
     values = {metric: Value(mrr, paper=printed) if metric == "mrr" else Value(None) for metric in asked.metrics}
     found = [Baseline("random ranking", data.name, "–", values)]
     if UNSEEN in asked.figures:
@@ -143,12 +142,12 @@ def baselines_of(asked: Experiment, data: Data, protocol_name: str) -> list[Base
 
 
 def as_record(
-    asked: Experiment, table: Table, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
+    asked: Experiment, table: TableRun, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
 ) -> dict[str, Any]:
     """What results.json holds."""
     return {
         "table": asked.name,
-        "fnftg": fnftg.__version__,
+        "fnftg": __version__,
         "protocol": chosen.protocol,
         "budget_minutes": chosen.budget,
         "rows": [line.record() for line in lines],
@@ -185,15 +184,15 @@ def sheets_of(
     )
     cross = " FIR also lacks the relation that crosses 10 % of train." if chosen.cross else ""
     note = f"Test split, protocol {chosen.protocol}; mean ± σ over the seeds.{budget}{cross}"
-    return tables.sheets(asked, lines, baselines, [note])
+    return result_tables.sheets(asked, lines, baselines, [note])
 
 
-def make_dataset_table(chosen: Namespace, folder: Path) -> dict[str, Any]:
-    names = chosen.dataset or list(figures_of_the_paper.DATASETS)
-    records = [datasets.counted(Data.of(name, folder, False)) for name in names]
-    results = {"table": "datasets", "fnftg": fnftg.__version__, "rows": records}
-    sheet = datasets.sheet(records)
-    write_files(folder, results, datasets.comma_separated(records), [sheet])
+def build_dataset_table(chosen: Namespace, folder: Path) -> dict[str, Any]:
+    names = chosen.dataset or list(published_results.DATASETS)
+    records = [dataset_table.counted(Data.of(name, folder, False)) for name in names]
+    results = {"table": "datasets", "fnftg": __version__, "rows": records}
+    sheet = dataset_table.sheet(records)
+    write_files(folder, results, dataset_table.comma_separated(records), [sheet])
     if not chosen.json:
         show([sheet])
     return results
@@ -202,7 +201,7 @@ def make_dataset_table(chosen: Namespace, folder: Path) -> dict[str, Any]:
 def write_files(folder: Path, results: dict[str, Any], lines: str, sheets: Sequence[Sheet]) -> None:
     """Each file is replaced in one step."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"results.csv": lines, "table.md": tables.markdown(sheets), "table.tex": tables.latex(sheets)}
+    texts = {"results.csv": lines, "table.md": result_tables.markdown(sheets), "table.tex": result_tables.latex(sheets)}
     for name, text in texts.items():
         with new_file(folder / name, force=True) as path:
             path.write_text(text, encoding="utf-8")
@@ -215,3 +214,10 @@ def show(sheets: Sequence[Sheet]) -> None:
             rows = [[entry.text() for entry in entries] for part, entries in sheet.rows if part == section]
             print_table(f"{sheet.title}, {section}" if section else sheet.title, sheet.columns, rows)
         print(*sheet.notes, sep="\n")
+
+
+def check_names(what: str, asked: Sequence[str], there: Sequence[Any]) -> None:
+    """Raises unless every name that was asked for exists."""
+    for name in asked:
+        if name not in there:
+            raise FnftgError(f"There is no {what} {shortened(name)} here: choose among {', '.join(there)}.")
