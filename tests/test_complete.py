@@ -12,7 +12,7 @@ import polars as pl
 import pyoxigraph
 import pytest
 import torch
-from test_explain import GRAPH, made_run, random_model, voting  # noqa: F401 (a fixture)
+from test_explain import GRAPH, made_run, random_model, with_evidence  # noqa: F401 (a fixture)
 from test_ranking import Here, here  # noqa: F401 (a fixture)
 
 from fnftg.errors import FnftgError
@@ -22,7 +22,7 @@ from fnftg.predict.completion import Wanted, complete
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.triple_files import PROBABILITY, SCORE
 from fnftg.ranking.calibration import Calibration, Platt
-from fnftg.ranking.evidence_scores import vote_extras
+from fnftg.ranking.evidence_scores import evidence_scores
 
 KNOWN = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
 
@@ -57,8 +57,8 @@ def brute_force(predictor: Predictor, k: int, both: bool = False, types: bool = 
         with torch.no_grad():
             _, points = model(predictor.context.texts, everyone, egos, np.full(40, label, np.int32), False)
         similarities = model.similarity(points, table).numpy()
-        extras = vote_extras(model, predictor.context, everyone, np.full(40, label, np.int32))
-        similarities[extras.queries, extras.rows] += extras.values
+        evidence = evidence_scores(model, predictor.context, everyone, np.full(40, label, np.int32))
+        similarities[evidence.queries, evidence.rows] += evidence.values
         for entity, scores in enumerate(similarities.tolist()):
             options = []
             for other, score in enumerate(scores):
@@ -75,7 +75,7 @@ def as_dict(found: Any) -> dict[Any, float]:
 
 
 @pytest.mark.parametrize("choices", [{}, {"both": True}, {"types": True}, {"both": True, "types": True}], ids=str)
-@pytest.mark.parametrize("kind", ["predictor", "voting"])
+@pytest.mark.parametrize("kind", ["predictor", "with_evidence"])
 def test_all_that_brute_force_finds_and_nothing_else(
     kind: str,
     choices: dict[str, bool],

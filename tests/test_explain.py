@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +14,22 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from fnftg.models.voting import VotesConfig
 from test_ranking import Here, here  # noqa: F401 (a fixture)
 
 from fnftg.ego.config import EgoConfig
+from fnftg.ego.context import GraphContext
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import Hidden
 from fnftg.ego.transformer import GraphTransformerConfig
+from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.table import source_columns
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.bow import BOW, BOWConfig
+from fnftg.models.ensemble import Ensemble, EnsembleConfig
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.link_predictor import GraphContext
 from fnftg.models.pretrained import save_pretrained
 from fnftg.models.statik import StATIK, StATIKConfig
-from fnftg.predict.explanation import Explanation, layer_attention
+from fnftg.predict.explanation import EvidenceReason, Explanation
 from fnftg.predict.explanation_drawing import DRAWN, drawing
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.questions import NewEntity, Relation
@@ -67,7 +70,8 @@ def random_model(**changes: Any) -> FnF:
     for weight in model.parameters():
         if weight.dim() == 2 and weight.requires_grad:
             torch.nn.init.normal_(weight, std=0.3)
-    model.meet(model.texts(GRAPH), np.arange(len(GRAPH.relations), dtype=np.int32))
+    context = GraphContext.of(model.texts(GRAPH), GRAPH.triples("train"))
+    model.register_seen(context, np.arange(len(GRAPH.relations), dtype=np.int32))
     return model
 
 
@@ -82,15 +86,14 @@ def predictor(run: Path) -> Predictor:
 
 
 @pytest.fixture(scope="module")
-def voting(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    """With votes of lookalikes, and without an entity among its own answers."""
-    return load(made_run(tmp_path_factory.mktemp("voting"), voting_model()))
+def with_evidence(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """With the evidence of similar texts, and without an entity among its own answers."""
+    return load(made_run(tmp_path_factory.mktemp("evidence"), evidence_model()))
 
 
-def voting_model() -> FnF:
-    return random_model(
-        score="cosine", votes=VotesConfig(lookalikes=8, answers=6, weight=0.3), allow_self_answers=False
-    )
+def evidence_model() -> FnF:
+    evidence = EvidenceConfig(sources=["text_knn"], num_nearest=8, num_candidates=6, initial_weight=0.3)
+    return random_model(score="cosine", evidence=evidence, allow_self_answers=False)
 
 
 def explained(predictor: Predictor, *triple: int, **options: Any) -> Explanation:
@@ -119,7 +122,7 @@ def score_of(
 TRIPLES = [tuple(map(int, row)) for row in GRAPH.triples("test")[[0, 5, 9, 14]]]
 
 
-@pytest.mark.parametrize("kind", ["predictor", "voting"])
+@pytest.mark.parametrize("kind", ["predictor", "with_evidence"])
 @pytest.mark.parametrize("asked", ["tail", "head"])
 def test_score_and_rank_are_those_of_ranking(kind: str, asked: Any, request: pytest.FixtureRequest) -> None:
     predictor = request.getfixturevalue(kind)
@@ -199,53 +202,80 @@ def test_ranks_without_an_edge_are_counted_among_the_other_candidates(predictor:
         assert edge.rank_without == pytest.approx(1 + (scores > edge.score_without).sum(), abs=0.5)
 
 
-def test_who_voted_are_the_lookalikes_with_the_answer_and_votes_are_all_that_is_missing(voting: Predictor) -> None:
-    silent = copy.deepcopy(voting.model)
-    silent.votes = VotesConfig()
-    alone = replace(voting, model=silent)
+# What evidence adds
+
+
+def reason(found: Explanation, source: str) -> EvidenceReason:
+    [only] = [one for one in found.evidence if one.source == source]
+    return only
+
+
+def silent(predictor: Predictor, source: str) -> Predictor:
+    """The same, but that what a source finds weighs nothing."""
+    model: Any = copy.deepcopy(predictor.model)
+    columns = range(*source_columns(model.evidence.sources)[0][source].indices(100))
+    weights = model.evidence.weights
+    with torch.no_grad():
+        for place, column in enumerate(weights.learned):
+            if column in columns:
+                weights.common[place], weights.by_relation[place] = 0, 0
+        weights.unseen_weights[list(columns)] = 0
+    return replace(predictor, model=model)
+
+
+def assert_adds(found: Explanation, without: Explanation, source: str) -> EvidenceReason:
+    """That what a source adds is what is missing without it."""
+    told = reason(found, source)
+    assert told.score_without == pytest.approx(without.score, abs=1e-6)
+    assert told.effect == pytest.approx(found.score - without.score, abs=1e-6)
+    assert told.rank_without == without.rank
+    return told
+
+
+def test_items_of_text_knn_are_the_nearest_texts_with_the_answer_and_it_adds_what_is_missing_without_it(
+    with_evidence: Predictor,
+) -> None:
+    model: Any = copy.deepcopy(with_evidence.model)
+    model.evidence = None
+    alone = replace(with_evidence, model=model)
     known = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
     shown = 0
     for triple in GRAPH.triples("test").tolist()[:20]:
-        found, without = explained(voting, *triple), explained(alone, *triple)
-        assert found.votes is not None and without.votes is None
-        assert found.votes.score_without == pytest.approx(without.score, abs=1e-6)
-        assert found.votes.effect == pytest.approx(found.score - without.score, abs=1e-6)
-        assert found.votes.rank_without == without.rank
-        rows, cosines = voting.context.texts.nearest_texts(8)(np.array(triple[:1], np.int32))
+        found, without = explained(with_evidence, *triple), explained(alone, *triple)
+        assert without.evidence == []
+        told = assert_adds(found, without, "text_knn")
+        rows, cosines = with_evidence.context.texts.nearest_texts(8)(np.array(triple[:1], np.int32))
         expected = [
             (GRAPH.entities.ids[int(row)], float(cosine))
             for row, cosine in zip(rows[0], cosines[0], strict=True)
             if (int(row), *triple[1:]) in known
         ]
-        assert [(voter.entity.id, voter.similarity) for voter in found.votes.voters] == expected
-        assert expected or found.votes.effect == 0, "nobody voted"
+        assert [(item.entity and item.entity.id, item.value) for item in told.items] == expected
+        assert told.value_name == "similarity" and all(item.relation is None for item in told.items)
+        assert expected or told.effect == 0, "no similar text has the answer"
         shown += bool(expected)
-    assert shown, "some did"
+    assert shown, "some have"
 
 
-def test_what_joins_the_two_already_is_named_with_what_it_adds(tmp_path: Path) -> None:
-    model = random_model(score="cosine", votes=VotesConfig(lookalikes=4, parallels=True, weight=0.3))
-    predictor = load(made_run(tmp_path, model))
-    silent = copy.deepcopy(predictor.model)
-    silent.voting.bonds = []  # type: ignore[union-attr]
+def test_what_connects_the_two_already_is_named_with_what_it_adds(tmp_path: Path) -> None:
+    sources = ["text_knn", "relation_cooccurrence"]
+    evidence = EvidenceConfig(sources=sources, num_nearest=4, initial_weight=0.3)
+    predictor = load(made_run(tmp_path, random_model(score="cosine", evidence=evidence)))
     shown = 0
     for head, relation, tail in GRAPH.triples("test").tolist()[:40]:
         found = explained(predictor, head, relation, tail)
-        alone = explained(replace(predictor, model=silent), head, relation, tail)
+        alone = explained(silent(predictor, "relation_cooccurrence"), head, relation, tail)
         expected = {
             (GRAPH.relations.ids[r], "out" if (h, t) == (head, tail) else "in")
             for h, r, t in GRAPH.all_triples().tolist()
             if {h, t} == {head, tail} and (h, r, t) != (head, relation, tail) and head != tail
         }
-        assert (
-            found.parallels is not None
-            and {(edge.relation, edge.direction) for edge in found.parallels.edges} == expected
-        )
-        assert found.parallels.score_without == pytest.approx(alone.score, abs=1e-6)
-        assert found.parallels.effect == pytest.approx(found.score - alone.score, abs=1e-6)
-        assert found.parallels.rank_without == alone.rank
-        assert expected or found.parallels.effect == 0, "nothing joins them"
-        shown += found.parallels.effect > 0
+        assert [one.source for one in found.evidence] == sources
+        told = assert_adds(found, alone, "relation_cooccurrence")
+        assert {(item.relation.relation, item.relation.direction) for item in told.items if item.relation} == expected
+        assert all(item.entity is None for item in told.items)
+        assert expected or told.effect == 0, "nothing connects them"
+        shown += told.effect > 0
     assert shown, "something does"
 
 
@@ -257,77 +287,86 @@ def test_that_a_text_names_the_other_end_is_told_with_what_it_adds(tmp_path: Pat
         {f"r{i}": f"relation {i}" for i in range(3)},
     )
     triple = graph.rows("e00", "r0", "e05")
-    model = random_model(score="cosine", votes=VotesConfig(mentions=True, weight=0.3))
+    model: Any = random_model(score="cosine", evidence=EvidenceConfig(sources=["mentions"], initial_weight=0.3))
+    torch.nn.init.zeros_(model.evidence.weights.by_relation)
     predictor = load(made_run(tmp_path, model, graph))
-    silent = copy.deepcopy(predictor.model)
-    silent.voting.bonds = []  # type: ignore[union-attr]
-    found, alone = (explained(replace(predictor, model=one), *triple) for one in (predictor.model, silent))
-    assert found.mentions is not None and (found.mentions.names, found.mentions.named) == (True, False)
-    assert found.mentions.score_without == pytest.approx(alone.score, abs=1e-6)
-    assert found.mentions.effect == pytest.approx(found.score - alone.score, abs=1e-6)
-    assert found.mentions.rank_without == alone.rank and found.mentions.effect > 0
-    other = explained(predictor, *graph.rows("e00", "r0", "e07"))
-    assert other.mentions is not None and not other.mentions.names and not other.mentions.named
-    assert other.mentions.effect == 0
+    found, alone = (explained(one, *triple) for one in (predictor, silent(predictor, "mentions")))
+    told = assert_adds(found, alone, "mentions")
+    assert told.sentence == "the text of red thing names lonely" and told.effect > 0 and not told.items
+    swapped = reason(explained(predictor, *triple, asked="head"), "mentions")
+    assert swapped.sentence == "the text of red thing names lonely", "whichever of the two is asked for"
+    other = reason(explained(predictor, *graph.rows("e00", "r0", "e07")), "mentions")
+    assert not other.sentence and not other.items and other.effect == 0
 
 
-def test_precedents_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_path: Path) -> None:
-    model = random_model(score="cosine", votes=VotesConfig(lookalikes=12, precedents=True, weight=0.3))
-    assert model.voting is not None
-    model.voting.met.zero_()
-    predictor = load(made_run(tmp_path, model))
-    silent = copy.deepcopy(predictor.model)
-    silent.voting.precedents = {}  # type: ignore[union-attr]
+def test_answers_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_path: Path) -> None:
+    sources = ["text_knn", "few_shot_prior"]
+    evidence = EvidenceConfig(sources=sources, num_nearest=12, initial_weight=0.3)
+    model: Any = random_model(score="cosine", evidence=evidence)
+    model.evidence.weights.seen.zero_()
+    predictor: Any = load(made_run(tmp_path, model))
     triples = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
-    like = 0
+    similar = 0
     for head, relation, tail in GRAPH.triples("test").tolist()[:20]:
-        found, alone = (
-            explained(replace(predictor, model=one), head, relation, tail) for one in (predictor.model, silent)
+        found = explained(predictor, head, relation, tail)
+        told = assert_adds(
+            found, explained(silent(predictor, "few_shot_prior"), head, relation, tail), "few_shot_prior"
         )
-        assert found.precedents is not None
-        assert found.precedents.score_without == pytest.approx(alone.score, abs=1e-6)
-        assert found.precedents.effect == pytest.approx(found.score - alone.score, abs=1e-6)
-        assert found.precedents.rank_without == alone.rank
-        assert found.precedents.others == sum((r, t) == (relation, tail) and h != head for h, r, t in triples)
+        others = sum((r, t) == (relation, tail) and h != head for h, r, t in triples)
+        counted = re.search(r"(\d+) other (?:entity has|entities have) the answer", told.sentence)
+        assert others == (int(counted[1]) if counted else 0)
         own = {GRAPH.entities.ids[t] for h, r, t in triples if (h, r) == (head, relation) and t != tail}
-        assert {other.entity.id for other in found.precedents.alike} <= own
-        assert (found.precedents.effect > 0) == bool(found.precedents.alike or found.precedents.others)
-        like += len(found.precedents.alike)
-    assert like
-    predictor.model.meet(predictor.context.texts, np.arange(3))  # type: ignore[arg-type]
-    seen = GraphContext.counted(predictor.model, predictor.context.texts, predictor.context.neighbours, predictor.known)
-    assert explained(replace(predictor, context=seen), head, relation, tail).precedents is None
+        assert {item.entity.id for item in told.items if item.entity} <= own
+        assert [item.value for item in told.items] == sorted((item.value for item in told.items), reverse=True)  # type: ignore[type-var]
+        assert bool(told.items) == ("is similar to" in told.sentence)
+        assert (told.effect > 0) == bool(told.items or others)
+        similar += len(told.items)
+    assert similar
+    predictor.model.register_seen(predictor.context, np.arange(3))
+    seen = replace(predictor, context=GraphContext(predictor.context.texts, predictor.context.neighbours))
+    assert [one.source for one in explained(seen, head, relation, tail).evidence] == ["text_knn"]
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_attention_sums_to_one_and_is_what_the_layer_reads_with(layers: int) -> None:
-    torch.manual_seed(1)
-    config = GraphTransformerConfig(heads=2, layers=layers, modulated_values=True)
-    model = random_model(graph=config)
-    context = GraphContext(model.texts(GRAPH), Neighbours.of(GRAPH.all_triples(), 40, 3))
-    centres, labels, seen = np.array([2, 7], np.int32), np.array([1, 4], np.int32), []
-    last = model.gt.layers[-1]  # type: ignore[union-attr]
-    hook = last.register_forward_hook(lambda layer, inputs, output: seen.append((inputs, output)))
-    model(context.texts, centres, context.ego_graphs(model.ego, centres, None), labels, True)
-    hook.remove()
-    (inputs, output), (x, nodes, kinds, edges) = seen[0], seen[0][0]
-    offsets, weights = layer_attention(last, *inputs)
-    assert len(weights) == len(edges.nodes) + len(x)
-    values = last.split(last.value(last.before_attention(nodes))[edges.nodes] * last.modulation(kinds)[1][edges.labels])
-    own = last.split(last.value(last.before_attention(x)))
-    for row in range(len(x)):
-        share = weights[offsets[row] : offsets[row + 1]]
-        assert torch.allclose(share.sum(0), torch.ones(2), atol=1e-5)
-        read = share[0][:, None] * own[row]
-        read = read + (share[1:, :, None] * values[edges.offsets[row] : edges.offsets[row + 1]]).sum(0)
-        assert torch.allclose(last.after_attention(x[row], read.flatten()), output[row], atol=1e-4)
+# Attention
 
 
-def test_attention_of_query_and_candidate_sums_to_one(predictor: Predictor) -> None:
+@pytest.mark.parametrize("kind", ["predictor", "ensemble"])
+def test_attention_of_query_and_candidate_sums_to_one(kind: str, predictor: Predictor, tmp_path: Path) -> None:
+    if kind == "ensemble":
+        predictor = load(made_run(tmp_path, ensemble()))
     found = explained(predictor, *TRIPLES[0])
     for side in (found.query, found.candidate):
         paid = np.array([side.own_attention, *(edge.attention for edge in side.edges)])  # (1 + edges, heads)
         assert np.allclose(paid.sum(axis=0), 1, atol=1e-5) and (paid >= 0).all()
+        assert paid.shape == (1 + len(side.edges), 2 if kind == "predictor" else 6) and side.edges
+
+
+def ensemble() -> Ensemble:
+    """Three members with random weights of their own."""
+    config = EnsembleConfig(text=TEXT, ego=EGO, graph=GraphTransformerConfig(heads=2), score="cosine", members=3)
+    torch.manual_seed(0)
+    model = Ensemble(config, ENCODER, len(GRAPH.relations)).eval()
+    for weight in model.parameters():
+        if weight.dim() == 2 and weight.requires_grad:
+            torch.nn.init.normal_(weight, std=0.3)
+    return model
+
+
+def test_an_ensemble_shows_what_each_member_paid(tmp_path: Path) -> None:
+    """The heads of the members stand one after the other, as each member alone would show them."""
+    model = ensemble()
+    whole = load(made_run(tmp_path, model))
+    found = explained(whole, *TRIPLES[0])
+    heads: list[list[float]] = [[], []]
+    for member in model.each():
+        alone = replace(whole, model=member, table=np.zeros((40, member.width), np.float32))
+        of_member = explained(alone, *TRIPLES[0])
+        for place, side in enumerate((of_member.query, of_member.candidate)):
+            assert side.own_attention is not None
+            heads[place] += side.own_attention
+    assert found.query.own_attention == pytest.approx(heads[0], abs=1e-6)
+    assert found.candidate.own_attention == pytest.approx(heads[1], abs=1e-6)
+    assert len({round(share, 6) for share in heads[0]}) == 6, "no two pay the same"
 
 
 def test_a_triple_that_is_not_hidden_shows_and_one_that_is_not_there_is_explained_too(predictor: Predictor) -> None:
@@ -358,14 +397,14 @@ def test_nearest_triples_are_those_of_brute_force(predictor: Predictor) -> None:
     assert [near.distance for near in found.nearest] == pytest.approx(by_hand[:5], abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["fnf-t", "bow", "statik", "two hops", "query text"])
+@pytest.mark.parametrize("kind", ["fnf-t", "bow", "statik", "ensemble", "query text"])
 def test_systems_give_the_reasons_that_they_have(kind: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     models: dict[str, Any] = {
         "fnf-t": lambda: random_model(ego_graphs=False, relation_conditioning=False),
         "bow": lambda: BOW(BOWConfig(text=replace(TEXT, training="finetune", width=None)), ENCODER, 3),
         "statik": lambda: StATIK(StATIKConfig(text=TEXT, ego=EGO), ENCODER, 3),
-        "two hops": lambda: random_model(ego=replace(EGO, evaluation_num_neighbours=4, hops=2, second_limit=2)),
+        "ensemble": ensemble,
         "query text": lambda: random_model(text=replace(TEXT, training="finetune", query="text")),
     }
     predictor = load(made_run(tmp_path, models[kind]().eval()))
@@ -373,9 +412,7 @@ def test_systems_give_the_reasons_that_they_have(kind: str, tmp_path: Path) -> N
     ranking = rank_split(predictor.model, GRAPH, predictor.context.texts, "test", protocol("cumulative"))
     assert found.rank == ranking.ranks[0, 0] and found.query.words
     assert bool(found.query.edges) == (kind not in ("fnf-t", "bow"))
-    assert (found.query.own_attention is not None) == (kind in ("two hops", "query text"))
-    if kind == "two hops":
-        assert any(len(edge.steps) == 2 for edge in found.query.edges)
+    assert (found.query.own_attention is not None) == (kind in ("ensemble", "query text"))
     ElementTree.fromstring(drawing(found))
 
 

@@ -19,26 +19,27 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from fnftg.models.voting import VotesConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fnftg
 from fnftg.cli import main
 from fnftg.ego.config import EgoConfig
-from fnftg.ego.known_answers import KnownAnswers
+from fnftg.ego.context import GraphContext
+from fnftg.ego.known_answers import ExtendedAnswers, KnownAnswers
 from fnftg.errors import FnftgError
+from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.sources import SOURCES
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.link_predictor import GraphContext, LinkPredictor
+from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import save_pretrained
-from fnftg.predict.graph_delta import ExtendedAnswers, grown_answers
 from fnftg.predict.index import NearestIndex
 from fnftg.predict.name_index import NameIndex, NameTable
 from fnftg.predict.predictor import Predictor, load
-from fnftg.predict.questions import Answer, GraphDelta, NewEntity, Question, Relation
+from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.ranking.embedding import candidate_table
-from fnftg.ranking.evidence_scores import vote_extras
+from fnftg.ranking.evidence_scores import evidence_scores
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.search import pair_scores, top_answers
 from fnftg.text.encoders import TextConfig, load_encoder
@@ -180,7 +181,7 @@ def offline(model: LinkPredictor, store: Path, question: tuple[Any, str, Any], k
     """Everything embedded anew from the store, every candidate compared one by one: [(id, score)]."""
     graph = KnowledgeGraph.open(store)
     entities, relations = len(graph.entities), len(graph.relations)
-    context = GraphContext.of(model, model.texts(graph), graph.all_triples())
+    context = GraphContext.of(model.texts(graph), graph.all_triples(), model.ego.directions)
     table = candidate_table(model, context, np.arange(entities, dtype=np.int32), 1 << 28, Processes())
     head, relation, tail = question
     centre, row = graph.entities.find(head or tail), graph.relations.find(relation)
@@ -188,8 +189,8 @@ def offline(model: LinkPredictor, store: Path, question: tuple[Any, str, Any], k
     centres = np.array([centre], np.int32)
     _, point = model(context.texts, centres, context.ego_graphs(model.ego, centres, None), label, False)
     scores = model.similarity(point.double(), torch.from_numpy(table).double())[0].float().numpy()
-    extras = vote_extras(model, context, centres, label)
-    scores[extras.rows] += extras.values
+    evidence = evidence_scores(model, context, centres, label)
+    scores[evidence.rows] += evidence.values
     true = {tuple(triple) for triple in graph.all_triples().tolist()}
     found = [
         (-score, candidate)
@@ -212,27 +213,20 @@ MODELS: dict[str, dict[str, Any]] = {
     "transe": {},
     "distmult": {"score": "distmult"},
     "complex": {"score": "complex"},
-    "cosine": {"score": "cosine", "graph__signature": True},
-    "votes": {"score": "cosine", "votes": VotesConfig(lookalikes=6, answers=9)},
-    "parallels": {"score": "cosine", "votes": VotesConfig(parallels=True, weight=1.0)},
-    "mentions": {"score": "cosine", "votes": VotesConfig(mentions=True, weight=1.0)},
-    "precedents": {"score": "cosine", "votes": VotesConfig(4, answers=9, precedents=True)},
-    "all of these": {
+    "cosine": {"score": "cosine", "graph__label_histogram": True},
+    "text_knn": {"score": "cosine", "evidence": EvidenceConfig(["text_knn"], num_nearest=6, num_candidates=9)},
+    "relation_cooccurrence": {
         "score": "cosine",
-        "votes": VotesConfig(3, 7, answers=9, parallels=True, mentions=True, precedents=True),
+        "evidence": EvidenceConfig(["relation_cooccurrence"], initial_weight=1.0),
     },
-    "two hops": {"ego__hops": 2, "ego__second_limit": 200},
+    "mentions": {"score": "cosine", "evidence": EvidenceConfig(["mentions"], initial_weight=1.0)},
+    "few_shot_prior": {
+        "score": "cosine",
+        "evidence": EvidenceConfig(["few_shot_prior"], num_nearest=4, num_candidates=9),
+    },
+    "all of these": {"score": "cosine", "evidence": EvidenceConfig([*SOURCES], 3, 7, num_candidates=9)},
     "outgoing": {"ego__directions": "out"},
-    "outgoing, two hops": {"ego__directions": "out", "ego__hops": 2, "ego__second_limit": 200},
     "drawn": {"ego__evaluation_num_neighbours": 3},
-    "drawn, two hops": {"ego__evaluation_num_neighbours": 3, "ego__hops": 2, "ego__second_limit": 2},
-    "rare": {"ego__evaluation_num_neighbours": 3, "ego__method": "rare"},
-    "rare, two hops": {
-        "ego__evaluation_num_neighbours": 3,
-        "ego__method": "rare",
-        "ego__hops": 2,
-        "ego__second_limit": 2,
-    },
     "query texts": {"text__query": "text"},
     "fine-tuned": {"text__training": "finetune"},
     "centre": {"text__training": "finetune-centre"},
@@ -379,10 +373,9 @@ def test_grown_known_answers_are_those_of_all_triples(data: st.DataObject) -> No
     rows = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 4)), max_size=8)
     more = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 6)), max_size=8)
     old, new = (np.array(data.draw(some), np.int32).reshape(-1, 3) for some in (rows, more))
-    grown = grown_answers(KnownAnswers.of(old, 5, 2), new, 7, 3)
+    base = KnownAnswers.of(old, 5, 2)
+    grown, more = base.extended(new, 7, 3), ExtendedAnswers.of(base, new, 7, 3)
     assert np.array_equal(grown.packed, KnownAnswers.of(np.concatenate([old, new]), 7, 3).packed)
-    delta = GraphDelta((NewEntity("a"), NewEntity("b")), ("a", "b"), (Relation("c"),), [tuple(t) for t in new.tolist()])
-    more = ExtendedAnswers.of(KnownAnswers.of(old, 5, 2), delta)
     centres, labels = (part.ravel().astype(np.int32) for part in np.indices((7, 6)))
     for one, other in zip(more(centres, labels), grown(centres, labels), strict=True):
         assert np.array_equal(one, other), "the same without a copy"
@@ -445,7 +438,7 @@ def written(path: Path, *lines: tuple[str, ...]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"ego__hops": 2}, {"text__training": "finetune"}, {"text__training": "finetune-centre"}]
+    "changes", [{}, MODELS["all of these"], {"text__training": "finetune"}, {"text__training": "finetune-centre"}]
 )
 def test_updated_answers_are_those_of_embedding_everything_anew(
     changes: dict[str, Any], tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
@@ -467,7 +460,7 @@ def test_updated_answers_are_those_of_embedding_everything_anew(
     assert result.returncode == 0, result.stderr
     done = json.loads(result.stdout)
     assert (done["entities"], done["relations"], done["triples"]) == (2, 1, 3)
-    assert done["embedded"] < ENTITIES + 2 if changes else done["embedded"] == 4
+    assert done["embedded"] == 4
     more = written(tmp_path / "more.tsv", ("e7", "eats", "e9"))
     assert here("update", run, "--triples", more).returncode == 0
     updated = fnftg.load(run)
@@ -493,7 +486,7 @@ def test_update_that_is_cut_short_leaves_the_old_graph_current(
 ) -> None:
     before = fnftg.load(own_run).tails("e3", "_r_1", 40)
     texts = written(tmp_path / "new.txt", ("n1", "A new one"))
-    for step in ("write_grown", "keeping.set_current_graph"):
+    for step in ("write_extended", "answer_cache.set_current_graph"):
         with monkeypatch.context() as patch:
             patch.setattr(f"fnftg.predict.graph_update.{step}", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
-from fnftg.ego.naming import Naming
-from fnftg.models.voting import VotesConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, TEXT
 
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
-from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
+from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.mention_prior import MentionPrior
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary
 from fnftg.kg.strings import Strings
 from fnftg.models.fnf import FnF, FnFConfig
-from fnftg.models.link_predictor import GraphContext
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 from fnftg.text import mentions
@@ -117,12 +117,20 @@ def of_texts(named: list[set[int]]) -> Mentions:
     )
 
 
+def prior(mentions: Mentions, triples: list[Triple], relations: int = RELATIONS) -> MentionPrior:
+    nothing = MentionPrior(np.zeros(0, np.int64), np.zeros((2, 0), np.int64))
+    return nothing.extended(mentions, rows(sorted(set(triples))), relations)
+
+
+def rows(triples: list[Triple]) -> np.ndarray:
+    return np.array(triples, np.int32).reshape(-1, 3)
+
+
 def asked(
     named: list[set[int]], triples: list[Triple], centres: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    rows = np.array(triples, np.int32).reshape(-1, 3)
-    naming = Naming.of(of_texts(named), Neighbours.of(rows, ENTITIES, RELATIONS))
-    return naming(KnownAnswers.of(rows, ENTITIES, RELATIONS), centres, labels)
+    known, mentions = KnownAnswers.of(rows(triples), ENTITIES, RELATIONS), of_texts(named)
+    return prior(mentions, triples).lookup(mentions, known, centres, labels)
 
 
 @settings(max_examples=200, deadline=None)
@@ -171,15 +179,10 @@ def test_triples_counted_later_are_those_of_the_whole_graph(
     found = of_texts(named)
     old = {(h, min(r, RELATIONS - 2), t) for h, r, t in triples}
     new = sorted(set(more) - old)
-
-    def rows(some: list[Triple]) -> np.ndarray:
-        return np.array(some, np.int32).reshape(-1, 3)
-
-    grown = Naming.of(found, Neighbours.of(rows(sorted(old)), ENTITIES, RELATIONS - 1)).grown(
-        found, rows(new), RELATIONS
-    )
-    whole = Naming.of(found, Neighbours.of(rows(sorted(old | set(new))), ENTITIES, RELATIONS))
-    assert np.array_equal(grown.naming, whole.naming) and np.array_equal(grown.frequencies, whole.frequencies)
+    extended = prior(found, sorted(old), RELATIONS - 1).extended(found, rows(new), RELATIONS)
+    whole = prior(found, sorted(old | set(new)))
+    assert np.array_equal(extended.mentioning, whole.mentioning)
+    assert np.array_equal(extended.frequencies, whole.frequencies)
 
 
 # In a model
@@ -195,29 +198,33 @@ GRAPH = KnowledgeGraph.from_triples(
 )
 
 
-def model_with(**votes: object) -> FnF:
+def model_with(*sources: str) -> FnF:
     torch.manual_seed(5)
-    config = FnFConfig(text=TEXT, ego=EGO, score="cosine", votes=VotesConfig(weight=0.5, **votes))  # type: ignore[arg-type]
-    return FnF(config, ENCODER, len(GRAPH.relations)).eval()
+    evidence = EvidenceConfig([*sources], num_nearest=4, initial_weight=0.5)
+    return FnF(FnFConfig(text=TEXT, ego=EGO, score="cosine", evidence=evidence), ENCODER, len(GRAPH.relations)).eval()
 
 
 @pytest.mark.parametrize("name", ["cumulative", "strict"])
 def test_mentions_raise_what_they_speak_for_also_where_the_pair_is_hidden(name: str) -> None:
-    model, plain = model_with(mentions=True), model_with(lookalikes=0, parallels=True)
+    model, plain = model_with("mentions"), model_with()
     texts = model.texts(GRAPH)
     ranks, plain_ranks = (rank_split(one, GRAPH, texts, "val", protocol(name)).ranks for one in (model, plain))
     linked = np.isin(GRAPH.triples("val")[:, 1], GRAPH.relations.find("r0"))
     assert (1 / ranks[:, linked]).mean() > (1 / plain_ranks[:, linked]).mean()
 
 
-def test_mentions_are_left_to_the_weighing_and_training_starts_as_without_them() -> None:
-    model, plain = model_with(lookalikes=4, mentions=True), model_with(lookalikes=4)
-    assert all(torch.equal(value, model.state_dict()[name]) for name, value in plain.state_dict().items())
-    context = GraphContext.of(model, model.texts(GRAPH), GRAPH.triples("train"))
+def test_mentions_are_left_to_the_fit_and_training_starts_as_without_them() -> None:
+    model: Any = model_with("text_knn", "mentions")
+    plain: Any = model_with("text_knn")
+    for name, value in plain.state_dict().items():
+        own = model.state_dict()[name]
+        assert torch.equal(value, own[: len(value)] if name.startswith("evidence.weights.") else own), name
+    context = GraphContext.of(model.texts(GRAPH), GRAPH.triples("train"))
     heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
-    in_training, later = (context.votes(model.votes, heads, relations, training=now) for now in (True, False))
-    assert in_training is not None and not in_training.mentioned.any()
-    assert later is not None and later.mentioned.any()
+    in_training, later = (model.evidence.table(context, heads, relations, training=now) for now in (True, False))
+    own = in_training.columns["mentions"]
+    assert in_training.features.any() and not in_training.features[:, own].any()
+    assert later.features[:, own].any()
 
 
 def test_too_many_entities_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:

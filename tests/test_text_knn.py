@@ -1,17 +1,23 @@
-"""Lookalikes and their votes against plain loops; nothing of the asked entity may show in them."""
+"""Nearest texts and what they answer, against plain loops; nothing of the query entity may show in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from fnftg.ego.votes import Votes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_explain import GRAPH, random_model
 
+from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
+from fnftg.evidence.base import Candidates, QueryBatch
+from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.text_knn import TextKNNEvidence
 from fnftg.text import nearest_texts as module
 from fnftg.text.nearest_texts import TextKNN
 
@@ -22,8 +28,14 @@ TRIPLES = st.lists(
 )
 
 
-def known(triples: list[Triple]) -> KnownAnswers:
-    return KnownAnswers.of(np.array(triples, np.int32).reshape(-1, 3), ENTITIES, RELATIONS)
+def candidates(
+    nearest: TextKNN, triples: list[Triple], centres: np.ndarray, labels: np.ndarray, limit: int
+) -> Candidates:
+    """What the source finds in a graph of these triples."""
+    known = KnownAnswers.of(np.array(triples, np.int32).reshape(-1, 3), ENTITIES, RELATIONS)
+    context: Any = SimpleNamespace(known=known, nearest_texts=lambda k: nearest, entities=ENTITIES)
+    source = TextKNNEvidence(EvidenceConfig(["text_knn"], nearest.k, num_candidates=limit))
+    return source.candidates(None, context, QueryBatch(centres, labels, np.zeros(len(labels), bool)))
 
 
 def features(seed: int = 0, count: int = ENTITIES) -> np.ndarray:
@@ -31,7 +43,7 @@ def features(seed: int = 0, count: int = ENTITIES) -> np.ndarray:
 
 
 @pytest.mark.parametrize("block", [1, 40, 1 << 25])
-def test_lookalikes_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
+def test_nearest_texts_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BLOCK", block)
@@ -48,7 +60,7 @@ def test_lookalikes_are_the_nearest_by_cosine_whatever_the_size_of_a_block(
     assert rows[2, :2].tolist() == [4, 7]
 
 
-def test_lookalikes_are_compared_once_and_read_from_the_cache_after(
+def test_nearest_texts_are_computed_once_and_read_from_the_cache_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everyone, cases = np.arange(ENTITIES, dtype=np.int32), [(0, 4), (1, 4), (0, 3)]
@@ -65,7 +77,7 @@ def test_lookalikes_are_compared_once_and_read_from_the_cache_after(
         TextKNN.of(features(), 4).precomputed_for_all(tmp_path)
 
 
-def test_lookalikes_of_a_grown_graph_are_those_of_the_whole_one() -> None:
+def test_nearest_texts_of_an_extended_graph_are_those_of_the_whole_one() -> None:
     x, asked = features(), np.array([8, 0, 6, 3], np.int32)
     whole, grown = TextKNN.of(x, 5), TextKNN.of(x[:5], 5).extended(x[5:7]).extended(x[7:])
     for one, other in zip(whole(asked), grown(asked), strict=True):
@@ -86,38 +98,55 @@ def test_too_many_entities_are_refused_with_their_number(monkeypatch: pytest.Mon
 
 
 @settings(max_examples=60, deadline=None)
-@given(triples=TRIPLES, seed=st.integers(0, 99), limit=st.integers(0, 5))
-def test_votes_are_the_similarities_of_those_who_have_the_answer(triples: list[Triple], seed: int, limit: int) -> None:
-    found = TextKNN.of(features(seed), 4)
+@given(triples=TRIPLES, seed=st.integers(0, 99), limit=st.integers(1, 5))
+def test_features_are_sums_of_the_similarities_of_those_who_have_the_answer(
+    triples: list[Triple], seed: int, limit: int
+) -> None:
+    nearest = TextKNN.of(features(seed), 4)
     centres = np.repeat(np.arange(ENTITIES, dtype=np.int32), 2 * RELATIONS)
     labels = np.tile(np.arange(2 * RELATIONS, dtype=np.int32), ENTITIES)
-    votes = Votes.of(found, known(triples), centres, labels, limit)
+    found = candidates(nearest, triples, centres, labels, limit)
     edges = {(h, r, t) for h, r, t in triples} | {(t, RELATIONS + r, h) for h, r, t in triples}
     for query, (centre, label) in enumerate(zip(centres, labels, strict=True)):
         mass: dict[int, list[float]] = {}
-        for other, similarity in zip(*(part[0] for part in found(np.array([centre]))), strict=True):
+        for other, similarity in zip(*(part[0] for part in nearest(np.array([centre]))), strict=True):
             for answer in (t for h, r, t in edges if (h, r) == (other, label) and t != centre):
                 near, nearer = mass.get(answer, [0, 0])
                 weight = max(float(similarity), 0)
                 mass[answer] = [near + weight**4, nearer + weight**16]
-        part = slice(votes.offsets[query], votes.offsets[query + 1])
+        part = slice(found.offsets[query], found.offsets[query + 1])
         best = sorted(mass, key=lambda answer: (-np.prod(mass[answer]), answer))[:limit]
-        assert sorted(votes.entities[part].tolist()) == sorted(best) or len(mass) > limit
-        assert len(votes.entities[part]) == len(best)
-        for answer, *masses in zip(votes.entities[part], votes.near[part], votes.nearer[part], strict=True):
-            assert masses == pytest.approx(mass[answer], rel=1e-4, abs=1e-6)
+        assert sorted(found.entities[part].tolist()) == sorted(best) or len(mass) > limit
+        assert len(found.entities[part]) == len(best)
+        chosen = [mass[answer] for answer in found.entities[part].tolist()]
+        whole = np.maximum(np.sum(chosen, axis=0), 1e-12) if chosen else None
+        for (near, nearer), row in zip(chosen, found.features[part].tolist(), strict=True):
+            shares = np.log(np.array([near, nearer]) / whole / 0.01 + 1)
+            expected = [np.log(1 + 5 * near), np.log(1 + 50 * nearer) / 2, *shares, near > 0]
+            assert row == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
 @settings(max_examples=60, deadline=None)
 @given(triples=TRIPLES, data=st.data())
-def test_edges_of_the_asked_entity_change_no_vote(triples: list[Triple], data: st.DataObject) -> None:
-    found = TextKNN.of(features(), ENTITIES - 1)
+def test_edges_of_the_query_entity_change_nothing(triples: list[Triple], data: st.DataObject) -> None:
+    nearest = TextKNN.of(features(), ENTITIES - 1)
     centre = data.draw(st.integers(0, ENTITIES - 1))
     own = data.draw(st.lists(st.tuples(st.just(centre), st.integers(0, 1), st.integers(0, ENTITIES - 1)), max_size=4))
     own += [(t, r, h) for h, r, t in data.draw(st.just(own))]
     others = [(h, r, t) for h, r, t in triples if centre not in (h, t)]
     labels = np.arange(2 * RELATIONS, dtype=np.int32)
     centres = np.full(len(labels), centre, np.int32)
-    without, with_them = (Votes.of(found, known(edges), centres, labels, 5) for edges in (others, others + own))
-    for name in ("offsets", "entities", "near", "nearer"):
-        assert (getattr(without, name) == getattr(with_them, name)).all()
+    without, with_them = (candidates(nearest, edges, centres, labels, 5) for edges in (others, others + own))
+    for name in ("offsets", "entities", "features"):
+        assert np.array_equal(getattr(without, name), getattr(with_them, name)), name
+
+
+def test_more_texts_are_looked_at_in_evaluation_than_in_training() -> None:
+    evidence = EvidenceConfig(["text_knn"], num_nearest=2, evaluation_num_nearest=9)
+    model: Any = random_model(score="cosine", evidence=evidence)
+    context = GraphContext.of(model.texts(GRAPH), GRAPH.triples("train"))
+    heads, relations = GRAPH.triples("train")[:, 0].copy(), GRAPH.triples("train")[:, 1].copy()
+    few, many = (model.evidence.table(context, heads, relations, training=training) for training in (True, False))
+    assert many.features[:, 0].sum() > few.features[:, 0].sum() > 0
+    rows, _ = context.nearest_texts(9)(heads)
+    assert np.array_equal(context.nearest_texts(2)(heads)[0], rows[:, :2])

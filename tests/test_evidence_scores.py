@@ -1,4 +1,4 @@
-"""Scores with extras for listed candidates, against one candidate after the other."""
+"""Scores with evidence for listed candidates, against one candidate after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.ranking.evidence_scores import Extras, best_with, counts_with
+from fnftg.ranking.evidence_scores import EvidenceScores, best_with, counts_with
 from fnftg.ranking.rank_counts import filtered_counts
 from fnftg.ranking.search import top_answers
 
@@ -49,8 +49,8 @@ def cases(draw: st.DrawFn) -> Any:
     listed = [draw(rows) for _ in range(queries)]
     values = [[draw(st.integers(-3, 3)) for _ in row] for row in listed]
     offsets, flat = ragged(listed)
-    extras = Extras(offsets, flat, np.array([v for row in values for v in row], np.float32))
-    return Plain(draw(st.booleans())), query_embeddings, true, targets, table, known, listed, values, extras
+    evidence = EvidenceScores(offsets, flat, np.array([v for row in values for v in row], np.float32))
+    return Plain(draw(st.booleans())), query_embeddings, true, targets, table, known, listed, values, evidence
 
 
 def plain_score(model: Plain, point: Any, vector: Any) -> float:
@@ -59,9 +59,9 @@ def plain_score(model: Plain, point: Any, vector: Any) -> float:
 
 @settings(max_examples=150, deadline=None)
 @given(cases())
-def test_counts_with_extras_are_those_of_one_candidate_after_the_other(case: Any) -> None:
-    model, query_embeddings, true, targets, table, known, listed, values, extras = case
-    found = counts_with(extras, model, query_embeddings, true, targets, table, *ragged(known), MEMORY)
+def test_counts_with_evidence_are_those_of_one_candidate_after_the_other(case: Any) -> None:
+    model, query_embeddings, true, targets, table, known, listed, values, evidence = case
+    found = counts_with(evidence, model, query_embeddings, true, targets, table, *ragged(known), MEMORY)
     for query, point in enumerate(query_embeddings):
         added = dict(zip(listed[query], values[query], strict=True))
         own = plain_score(model, point, true[query]) + added.get(int(targets[query]), 0)
@@ -77,10 +77,10 @@ def test_counts_with_extras_are_those_of_one_candidate_after_the_other(case: Any
 
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.integers(1, 6))
-def test_best_answers_with_extras_are_those_of_a_full_sort(case: Any, k: int) -> None:
-    model, query_embeddings, _, _, table, known, listed, values, extras = case
+def test_best_answers_with_evidence_are_those_of_a_full_sort(case: Any, k: int) -> None:
+    model, query_embeddings, _, _, table, known, listed, values, evidence = case
     search = partial(top_answers, model, query_embeddings, table, k=k, memory=MEMORY)
-    scores, rows = best_with(extras, model, query_embeddings, table, *ragged(known), search)
+    scores, rows = best_with(evidence, model, query_embeddings, table, *ragged(known), search)
     for query, point in enumerate(query_embeddings):
         added = dict(zip(listed[query], values[query], strict=True))
         expected = sorted(
@@ -97,7 +97,7 @@ def test_nothing_listed_changes_nothing(by_distance: bool) -> None:
     random = np.random.default_rng(0)
     query_embeddings, true, table = (random.normal(size=(n, 3)).astype(np.float32) for n in (5, 5, 40))
     known, model = ragged([[i] for i in range(5)]), Plain(by_distance)
-    nothing = Extras(np.zeros(6, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    nothing = EvidenceScores(np.zeros(6, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
     plain = filtered_counts(model, query_embeddings, true, table, *known, MEMORY)
     found = counts_with(nothing, model, query_embeddings, true, np.arange(5), table, *known, MEMORY)
     for name in ("better", "equal", "scores"):

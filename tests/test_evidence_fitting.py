@@ -1,4 +1,4 @@
-"""Votes are weighed on val alone, change nothing else, and the ranks looked at are those of ranking."""
+"""Evidence weights are fitted on val alone, nothing else changes, and the ranks looked at are those of ranking."""
 
 from __future__ import annotations
 
@@ -8,61 +8,71 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fnftg.training.weighing import Case, can_be_weighed, weigh
-from test_explain import GRAPH, voting_model
+from test_explain import GRAPH, evidence_model, random_model
 
+from fnftg.evidence import fitting
+from fnftg.evidence.config import EvidenceConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol
-from fnftg.training import weighing
+from fnftg.training.evidence_fitting import can_fit_evidence, fit_evidence, fitting_problem
 
 
 @pytest.mark.parametrize("rules", PROTOCOLS.values(), ids=PROTOCOLS)
 def test_ranks_that_are_looked_at_are_those_of_ranking(rules: Protocol) -> None:
-    model = voting_model()
+    model = evidence_model()
     texts = model.texts(GRAPH)
     ranks = rank_split(model, GRAPH, texts, "val", rules).ranks.ravel()
     with torch.no_grad():
-        found = Case.of(model, GRAPH, texts, rules).reciprocal_ranks(model).numpy()
+        problem, table, queries = fitting_problem(model, GRAPH, texts, rules)
+        found = problem.reciprocal_ranks(model.evidence_scores(texts, queries.labels, table)).numpy()
     other = np.tile(GRAPH.triples("val")[:, 0] != GRAPH.triples("val")[:, 2], 2)  # a loop may be refused
     assert np.allclose(found[other], 1 / ranks[other])
     assert (ranks > 1).any() and (ranks == 1).any()
 
 
 def test_weights_are_fitted_on_val_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weighing, "RATE", 0.02)
-    model = voting_model()
+    monkeypatch.setattr(fitting, "RATE", 0.02)
+    model = evidence_model()
     with torch.no_grad():
-        model.voting.common.copy_(-torch.ones(5))  # type: ignore[union-attr]  # as wrong as can be
+        model.evidence.weights.common.copy_(-torch.ones(5))  # type: ignore[union-attr]  # as wrong as can be
     texts, before = model.texts(GRAPH), {name: value.clone() for name, value in model.state_dict().items()}
-    found = weigh(model, GRAPH, texts, protocol("cumulative"), 10.0)
+    found = fit_evidence(model, GRAPH, texts, protocol("cumulative"), 10.0)
     assert found.steps and found.after > found.before
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
-    assert changed and all(name.startswith("voting.") for name in changed)
+    assert changed and all(name.startswith("evidence.weights.") for name in changed)
     assert any(weight.requires_grad for weight in model.gt.parameters()), "it may be trained on"  # type: ignore[union-attr]
-    again: Any = voting_model()
+    again: Any = evidence_model()
     again.load_state_dict(before)
-    assert weigh(again, GRAPH, texts, protocol("cumulative"), 10.0) == found, "the same each time"
+    assert fit_evidence(again, GRAPH, texts, protocol("cumulative"), 10.0) == found, "the same each time"
 
 
 def test_weights_that_cannot_be_bettered_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weighing, "RATE", 0.0)
-    model = voting_model()
+    monkeypatch.setattr(fitting, "RATE", 0.0)
+    model = evidence_model()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = weigh(model, GRAPH, model.texts(GRAPH), protocol("cumulative"), 10.0)
+    found = fit_evidence(model, GRAPH, model.texts(GRAPH), protocol("cumulative"), 10.0)
     assert found.steps == 0 and found.after == found.before
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_relations_that_train_lacks_stay_unseen_when_votes_are_weighed() -> None:
+def test_relations_that_train_lacks_stay_unseen_when_weights_are_fitted() -> None:
     """Whatever val says of them, the weights are the same."""
     seen = GRAPH.triples("val")[:, 1] != 0
     train = GRAPH.triples("train")[GRAPH.triples("train")[:, 1] != 0]
     found = []
     for val in (GRAPH.triples("val"), GRAPH.triples("val")[seen]):
         graph = replace(GRAPH, splits={**GRAPH.splits, "train": train, "val": val})
-        case = Case.of(voting_model(), graph, voting_model().texts(graph), protocol("strict"))
-        found.append(case.labels % len(GRAPH.relations))
-        assert can_be_weighed(graph)
+        model = evidence_model()
+        _, _, queries = fitting_problem(model, graph, model.texts(graph), protocol("strict"))
+        found.append(queries.labels % len(GRAPH.relations))
+        assert can_fit_evidence(model, graph)
     assert 0 < seen.sum() < len(seen) and np.array_equal(*found) and not (found[0] == 0).any()
     unseen = replace(GRAPH, splits={**GRAPH.splits, "train": train, "val": GRAPH.triples("val")[~seen]})
-    assert not can_be_weighed(unseen)
+    assert not can_fit_evidence(model, unseen)
+
+
+def test_only_models_that_use_evidence_and_may_fit_it_do() -> None:
+    assert can_fit_evidence(evidence_model(), GRAPH)
+    assert not can_fit_evidence(random_model(score="cosine"), GRAPH)
+    evidence = EvidenceConfig(["mentions"], fit=False)
+    assert not can_fit_evidence(random_model(score="cosine", evidence=evidence), GRAPH)
