@@ -17,12 +17,13 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
-from fnftg.ego.neighbours import Neighbours
+from fnftg.ego.context import GraphContext
+from fnftg.evidence.sources import SOURCES
 from fnftg.kernels import l1, segments
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
-from fnftg.models.fnf import FnF
-from fnftg.models.link_predictor import GraphContext, LinkPredictor, ScoredBatch
+from fnftg.models.evidence_model import EvidenceModel, evidence_of
+from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import LossConfig, RankingLoss
 from fnftg.models.systems import SYSTEMS
 from fnftg.text.encoders import load_encoder
@@ -47,11 +48,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "text": {"training": "frozen", "query": "vector"},
             "score": "cosine",
             "graph": {"heads": 4, "modulated_values": True, "label_histogram": True, "dropout": 0.1},
+            "evidence": {"sources": list(SOURCES), "num_nearest": 4},
         },
     ),
     "fnf centre": ("fnf", {"text": {"training": "finetune-centre"}}),
     "fnf text only": ("fnf", {"ego_graphs": False, "relation_conditioning": False, "score": "complex"}),
-    "ensemble": ("ensemble", {"members": 2, "score": "cosine", "text": {"query": "vector"}}),
+    "ensemble": (
+        "ensemble",
+        {
+            "members": 2,
+            "score": "cosine",
+            "text": {"query": "vector"},
+            "evidence": {"sources": ["text_knn"], "num_nearest": 4},
+        },
+    ),
     "bow": ("bow", {"text": {"training": "finetune"}}),
     "dkrl": ("dkrl", {"text": {"training": "finetune", "width": 32}, "relations": "text"}),
     "blp": ("blp", {"text": {"training": "finetune", "width": 32}, "score": "simple"}),
@@ -112,7 +122,7 @@ def made(case: str) -> tuple[LinkPredictor, GraphTexts]:
 def scored(model: LinkPredictor, texts: GraphTexts) -> ScoredBatch:
     """A batch as training compares it, all of it on the device."""
     batch = TrainingBatch.of(GRAPH.triples("train")[:4], RELATIONS)
-    context = GraphContext(texts, Neighbours.of(GRAPH.triples("train"), ENTITIES, RELATIONS))
+    context = GraphContext.of(texts, GRAPH.triples("train"))
     centres, labels = batch.queries.centres, batch.queries.labels
     egos = context.ego_graphs(model.ego, centres, batch.hidden("target"), training=model.training)
     assert len(egos.labels) or not model.ego.num_neighbours
@@ -121,7 +131,7 @@ def scored(model: LinkPredictor, texts: GraphTexts) -> ScoredBatch:
     assert candidates.device == query_embeddings.device == DEVICE
     negatives = batch.negatives(None, queue_ids=model.queue_ids())
     answers, against = (torch.from_numpy(part).to(DEVICE) for part in (batch.answers, negatives))
-    return ScoredBatch(texts, centres, query_embeddings, candidates, batch.candidate_ids, answers, against, labels)
+    return ScoredBatch(context, centres, labels, query_embeddings, candidates, batch.candidate_ids, answers, against)
 
 
 def test_all_systems_are_tested() -> None:
@@ -155,7 +165,7 @@ def test_every_system_embeds_and_scores_on_the_device_of_its_weights(case: str) 
     model.to(DEVICE).eval()
     everyone = np.arange(ENTITIES, dtype=np.int32)
     labels = everyone % (2 * RELATIONS)
-    context = GraphContext(texts, Neighbours.of(GRAPH.triples("train"), ENTITIES, RELATIONS))
+    context = GraphContext.of(texts, GRAPH.triples("train"))
     egos = context.ego_graphs(model.ego, everyone, None)
     with torch.no_grad():
         candidates, no_queries = model(texts, everyone, egos, None, True)
@@ -164,9 +174,14 @@ def test_every_system_embeds_and_scores_on_the_device_of_its_weights(case: str) 
         scores = model.similarity(asked, candidates)
         assert candidates.device == asked.device == scores.device == DEVICE
         assert scores.shape == (ENTITIES, ENTITIES)
-        if isinstance(model, FnF) and model.gt is not None:
-            attention = model.attention(texts, everyone, egos, labels)
-            assert attention is not None
+        evidence = evidence_of(model)
+        if isinstance(model, EvidenceModel) and evidence is not None:
+            evidence.register_seen(context, np.array([1]))
+            table = evidence.table(context, everyone, labels)
+            added = model.evidence_scores(texts, labels, table)
+            assert added.device == DEVICE and added.shape == (len(table.entities),) and len(added)
+        attention = model.attention(texts, everyone, egos, labels)
+        if attention is not None:
             assert all(part.device == DEVICE for one in attention for part in one)
 
 

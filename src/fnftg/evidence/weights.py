@@ -28,6 +28,8 @@ class EvidenceWeights(nn.Module):
         self.learned = [column for column, feature in enumerate(features) if feature.initial is not None]
         initial = [initial_weight * (feature.initial or 0.0) for feature in features]
         self.register_buffer("seen", torch.zeros(relations, dtype=torch.int64))
+        self.seen_in_memory = np.zeros(relations, np.int64)  # the same, where sources of evidence look
+        self.register_load_state_dict_post_hook(lambda module, keys: module._remember_seen())  # type: ignore[no-untyped-call]
         unseen = initial_weight * torch.tensor([feature.unseen for feature in features])
         self.register_buffer("unseen_weights", unseen, persistent=False)
         self.norm = nn.LayerNorm(width)
@@ -36,12 +38,15 @@ class EvidenceWeights(nn.Module):
 
     def register_seen(self, relations: IntArray, fingerprints: Int64Array) -> None:
         """Remembers the relations (n,), rows of the graph, that will be trained on, by the fingerprints of all (R,)."""
-        rows = torch.from_numpy(relations.astype(np.int64))
-        self.seen[rows.to(self.seen.device)] = torch.from_numpy(fingerprints)[rows].to(self.seen.device)
+        self.seen_in_memory[relations] = fingerprints[relations]
+        self.seen.copy_(torch.from_numpy(self.seen_in_memory))
+
+    def _remember_seen(self) -> None:
+        self.seen_in_memory = self.seen.cpu().numpy().copy()
 
     def unseen(self, fingerprints: Int64Array) -> BoolArray:
         """Whether relations with these fingerprints (n,) were never trained on."""
-        return ~np.isin(fingerprints, self.seen.cpu().numpy())
+        return ~np.isin(fingerprints, self.seen_in_memory)
 
     def forward(self, relations: Tensor, of_query: Tensor, table: EvidenceTable) -> Tensor:
         """Vectors of the distinct relations asked for (p, d), and which of them each query (q,) asks for → what is

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from fnftg.arrays import Int32Array, IntArray
@@ -57,6 +58,11 @@ class LinkPredictor(nn.Module):
     width: int
     by_distance: bool  # the similarity is minus the L1 distance, for which there are faster ways to rank
     allow_self_answers: bool = True  # an entity may be its own answer, also where no triple of train says so
+
+    @property
+    def device(self) -> torch.device:
+        """Of its weights."""
+        return next((weight.device for weight in self.parameters()), torch.device("cpu"))
 
     @abstractmethod
     def forward(

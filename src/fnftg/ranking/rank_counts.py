@@ -10,6 +10,7 @@ import torch
 from fnftg.arrays import Float32Array, Int64Array
 from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs
 from fnftg.models.link_predictor import LinkPredictor
+from fnftg.ranking.exact_similarity import exact_similarity
 
 QUERIES = 512  # compared at a time, by an inner product
 
@@ -56,22 +57,20 @@ def by_similarity(
     memory: int,
     added: Float32Array,
 ) -> Counts:
-    """By any similarity, a NaN being worse than all else. Scores are computed in double precision and rounded to
-    single: matrix products differ in their last bits with the size of a block, and ties must not."""
+    """By any similarity, a NaN being worse than all else."""
     better, equal = np.zeros(len(query_embeddings), np.int64), np.zeros(len(query_embeddings), np.int64)
     scores = np.empty(len(query_embeddings), np.float32)
     step = max(memory // (QUERIES * 32), 1)  # a score takes up to 32 bytes: double, single and truth values
     for start in range(0, len(query_embeddings), QUERIES):
         part = slice(start, min(start + QUERIES, len(query_embeddings)))
-        asked = torch.from_numpy(query_embeddings[part]).double()
-        true = model.similarity(asked, torch.from_numpy(answer_embeddings[part]).double()).diagonal().float()  # (b,)
+        asked = query_embeddings[part]
+        true = exact_similarity(model, asked, answer_embeddings[part]).diagonal()  # (b,)
         true = true + torch.from_numpy(added[part].copy())
         scores[part] = true.numpy()
         query = np.repeat(np.arange(part.stop - start), np.diff(offsets[start : part.stop + 1]))
         rows = known[offsets[start] : offsets[part.stop]]
         for first in range(0, len(table), step):
-            block = torch.from_numpy(np.array(table[first : first + step])).double()
-            found = model.similarity(asked, block).float()  # (b, step)
+            found = exact_similarity(model, asked, np.array(table[first : first + step]))  # (b, step)
             counted = torch.ones(found.shape, dtype=torch.bool)
             here = (rows >= first) & (rows < first + step)
             counted[torch.from_numpy(query[here]), torch.from_numpy(rows[here] - first)] = False

@@ -7,12 +7,12 @@ never an answer, and of equal scores the lower row comes first.
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from fnftg.arrays import BoolArray, Float32Array, Int64Array, IntArray
 from fnftg.kernels.ranges import ranges
 from fnftg.kernels.ranks import l1_pairs, top_k
 from fnftg.models.link_predictor import LinkPredictor
+from fnftg.ranking.exact_similarity import exact_similarity
 
 MEMORY = 1 << 28  # bytes that a search may use beside the candidates' table
 QUERIES = 256  # compared at a time, where the score is no distance
@@ -47,20 +47,17 @@ def pair_scores(
     model: LinkPredictor,
     query_embeddings: Float32Array,
     vectors: Float32Array,
-    point_rows: IntArray,
+    query_rows: IntArray,
     vector_rows: IntArray,
 ) -> Float32Array:
     """The scores of chosen pairs (p,), as `top_answers` computes them."""
     if model.by_distance:
-        return np.subtract(np.float32(0), l1_pairs(query_embeddings, vectors, point_rows, vector_rows))
-    scores = np.empty(len(point_rows), np.float32)
+        return np.subtract(np.float32(0), l1_pairs(query_embeddings, vectors, query_rows, vector_rows))
+    scores = np.empty(len(query_rows), np.float32)
     for start in range(0, len(scores), PAIRS):
         part = slice(start, start + PAIRS)
-        left, right = (
-            torch.from_numpy(np.array(rows[at[part]]))
-            for rows, at in ((query_embeddings, point_rows), (vectors, vector_rows))
-        )
-        scores[part] = model.similarity(left.double(), right.double()).diagonal().float().numpy()
+        pairs = np.array(query_embeddings[query_rows[part]]), np.array(vectors[vector_rows[part]])
+        scores[part] = exact_similarity(model, *pairs).diagonal().numpy()
     return scores + np.float32(0)  # no -0.0
 
 
@@ -103,20 +100,18 @@ def _by_similarity(
     rows: Int64Array,
     memory: int,
 ) -> None:
-    """By any similarity, in double precision rounded to single, as ranks are counted: sizes of blocks must not show."""
+    """By any similarity."""
     k = scores.shape[1]
     for start in range(0, len(query_embeddings), QUERIES):
         part = np.arange(start, min(start + QUERIES, len(query_embeddings)))
-        step = max(
-            memory // (48 * len(part) + 16 * query_embeddings.shape[1]), 1
-        )  # 48 bytes of scores and keys, 16 of numbers
-        asked = torch.from_numpy(query_embeddings[part]).double()
+        bytes_a_row = 48 * len(part) + 16 * query_embeddings.shape[1]  # of scores and keys, and of numbers
+        step = max(memory // bytes_a_row, 1)
         best = np.full((len(part), k), NO_KEY, np.int64)
         own_offsets, own_known = _chosen(offsets, known, part)
         query = np.repeat(np.arange(len(part)), np.diff(own_offsets))
         for first in range(0, len(table), step):
-            block = torch.from_numpy(np.array(table[first : first + step])).double()
-            found = model.similarity(asked, block).float().numpy() + np.float32(0)  # (b, step); no -0.0
+            block = np.array(table[first : first + step])
+            found = exact_similarity(model, query_embeddings[part], block).numpy() + np.float32(0)  # (b, step); no -0.0
             keys = _keys(found, first)
             here = (own_known >= first) & (own_known < first + len(block))
             keys[query[here], own_known[here] - first] = NO_KEY
