@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fnftg.models.pretrained import save_pretrained as save_pretrained
     from fnftg.predict.predictor import load as load
     from fnftg.predict.questions import NewEntity as NewEntity
+    from fnftg.predict.questions import Question as Question
     from fnftg.predict.questions import Relation as Relation
     from fnftg.ranking.results import evaluate as evaluate
     from fnftg.training.api import train as train
@@ -29,6 +30,7 @@ PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
     "save_pretrained": "fnftg.models.pretrained",
     "load": "fnftg.predict.predictor",
     "NewEntity": "fnftg.predict.questions",
+    "Question": "fnftg.predict.questions",
     "Relation": "fnftg.predict.questions",
 }
 __all__ = list(PUBLIC)
