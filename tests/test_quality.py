@@ -52,6 +52,7 @@ OLD_FUNCTIONS = {"say", "kept"}  # as the name of a function: a variable `kept`,
 ALLOWED = {  # (word, file): why it stays
     ("signature", "kernels/loops.py"): "LLVM's and numba's word for the types of a function",
     ("signature", "text/encoders.py"): "inspect.signature of the standard library",
+    ("signature", "text/hub.py"): "inspect.signature of the standard library",
 }
 # Not tested, as they are plain English in most places: near, added, met, alike, usual, mentioned, columns, earlier, draws,
 # clip, limit, batch, loops, points, rows.

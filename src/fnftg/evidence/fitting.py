@@ -17,7 +17,7 @@ from torch.nn import functional
 from fnftg.console import progress
 
 STEPS, EVERY, RATE = 200, 10, 5e-4
-AddedScores = Callable[[], Tensor]  # what evidence adds to its candidates (e,), by the weights as they are
+ScoreEvidence = Callable[[], Tensor]  # what evidence adds to its candidates (e,), by the weights as they are
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,23 @@ class FittingProblem:
     place: tuple[Tensor, Tensor, Tensor]  # (l,) each: their queries, places there, and rows of the evidence table
     own: tuple[Tensor, Tensor]  # the queries whose answer has evidence, and its row in the evidence table
 
-    def scores(self, added: Tensor) -> Tensor:
+    def scores(self, evidence_scores: Tensor) -> Tensor:
         """Of the answer, then of all that it is compared with, given what evidence adds (e,): (q, 1 + …)."""
-        answer = self.answer.index_add(0, self.own[0], added[self.own[1]])
+        answer = self.answer.index_add(0, self.own[0], evidence_scores[self.own[1]])
         query, column, entry = self.place
         listed = torch.full((len(answer), int(column.max()) + 1 if len(column) else 0), -torch.inf)
-        listed = listed.index_put((query, column), self.listed + added[entry])
+        listed = listed.index_put((query, column), self.listed + evidence_scores[entry])
         return torch.cat([answer[:, None], listed, self.rivals], dim=1)
 
-    def reciprocal_ranks(self, added: Tensor) -> Tensor:
+    def reciprocal_ranks(self, evidence_scores: Tensor) -> Tensor:
         """(q,), as far as the rivals tell."""
-        scores = self.scores(added)
+        scores = self.scores(evidence_scores)
         others, answer = scores[:, 1:], scores[:, :1]
         return 1 / (1 + (~(others <= answer)).sum(1) + (others == answer).sum(1) / 2)  # a NaN is the worst rank
 
 
 def fit_weights(
-    problem: FittingProblem, added: AddedScores, weights: Sequence[nn.Parameter], scale: float
+    problem: FittingProblem, evidence_scores: ScoreEvidence, weights: Sequence[nn.Parameter], scale: float
 ) -> FitResult:
     """Fits the weights, as far as that helps; scores are multiplied by `scale` in the loss.
 
@@ -67,21 +67,21 @@ def fit_weights(
 
     def look(step: int) -> None:
         with torch.no_grad():
-            tried[step] = float(problem.reciprocal_ranks(added().cpu())[~first].mean())
+            tried[step] = float(problem.reciprocal_ranks(evidence_scores().cpu())[~first].mean())
 
     begun = [weight.detach().clone() for weight in weights]
-    descend(problem, added, weights, first, scale, STEPS, look)
+    descend(problem, evidence_scores, weights, first, scale, STEPS, look)
     best = max(tried, key=lambda step: (tried[step], -step))
     with torch.no_grad():
         for weight, value in zip(weights, begun, strict=True):
             weight.copy_(value)
-    descend(problem, added, weights, torch.ones_like(first), scale, best, lambda step: None)
+    descend(problem, evidence_scores, weights, torch.ones_like(first), scale, best, lambda step: None)
     return FitResult(tried[0], tried[best], best)
 
 
 def descend(
     problem: FittingProblem,
-    added: AddedScores,
+    evidence_scores: ScoreEvidence,
     weights: Sequence[nn.Parameter],
     chosen: Tensor,
     scale: float,
@@ -93,7 +93,7 @@ def descend(
     look(0)
     with progress("Fitting evidence weights", steps, "steps") as advance:
         for step in range(1, steps + 1):
-            scores = problem.scores(added().cpu())[chosen] * scale
+            scores = problem.scores(evidence_scores().cpu())[chosen] * scale
             loss = functional.cross_entropy(scores, torch.zeros(len(scores), dtype=torch.int64))
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

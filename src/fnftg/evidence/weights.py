@@ -58,5 +58,5 @@ class EvidenceWeights(nn.Module):
         unseen = torch.from_numpy(table.unseen).to(device)
         weights = torch.where(unseen[:, None], self.unseen_weights, weights[of_query])  # (q, F)
         query = torch.from_numpy(table.queries).to(device)
-        added: Tensor = (torch.from_numpy(table.features).to(device) * weights[query]).sum(1)
-        return added
+        scores: Tensor = (torch.from_numpy(table.features).to(device) * weights[query]).sum(1)
+        return scores

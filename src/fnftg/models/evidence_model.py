@@ -46,16 +46,16 @@ class EvidenceModel(LinkPredictor):
 
     def batch_scores(self, table: EvidenceTable, batch: ScoredBatch) -> Tensor:
         """What evidence adds to the scores of a batch: (q, n)."""
-        added = self.evidence_scores(batch.texts, batch.labels, table)  # (e,)
+        scores = self.evidence_scores(batch.texts, batch.labels, table)  # (e,)
 
         def moved(rows: AnyArray) -> Tensor:
-            return torch.from_numpy(rows).to(added.device)
+            return torch.from_numpy(rows).to(scores.device)
 
         distinct, of_column = np.unique(batch.candidate_ids, return_inverse=True)
         place = np.minimum(np.searchsorted(distinct, table.entities), len(distinct) - 1)
         here = np.flatnonzero(distinct[place] == table.entities)
-        of_entity = added.new_zeros(len(batch.centres), len(distinct)).index_put(
-            (moved(table.queries[here]), moved(place[here])), added[moved(here)]
+        of_entity = scores.new_zeros(len(batch.centres), len(distinct)).index_put(
+            (moved(table.queries[here]), moved(place[here])), scores[moved(here)]
         )
         return of_entity.index_select(1, moved(of_column.reshape(-1)))
 

@@ -158,8 +158,8 @@ class FnF(EvidenceModel):
         assert self.evidence is not None
         distinct, of_query = np.unique(labels, return_inverse=True)
         vectors = label_vectors(self.tt, texts, distinct)  # (p, d)
-        added: Tensor = self.evidence.weights(vectors, to_index(of_query, vectors.device), table)
-        return added
+        scores: Tensor = self.evidence.weights(vectors, to_index(of_query, vectors.device), table)
+        return scores
 
     def node_vectors(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> tuple[Tensor, Tensor, IntArray]:
         """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""

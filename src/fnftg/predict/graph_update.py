@@ -122,7 +122,7 @@ def write_extended(
     if predictor.folder is not None and (predictor.folder / HNSW).is_dir():
         table = answer_cache.mapped(folder, answer_cache.TABLE)
         old = NearestIndex.open(predictor.folder / HNSW)
-        index = old.grown(predictor.model, table, changed.astype(np.int64), predictor.sample_query_embeddings())
+        index = old.extended(predictor.model, table, changed.astype(np.int64), predictor.sample_query_embeddings())
         index.save(folder / HNSW)
     return len(changed), index
 

@@ -110,7 +110,7 @@ class NearestIndex:
         scores[query[best], place[best]], rows[query[best], place[best]] = score[best], row[best]
         return scores, rows
 
-    def grown(
+    def extended(
         self, model: LinkPredictor, table: Float32Array, changed: Int64Array, query_embeddings: Float32Array
     ) -> NearestIndex:
         """In step with a table of which some rows changed or are new; built anew when too much of it is skipped."""

@@ -214,7 +214,7 @@ def relation_answers(predictor: PredictorState, one: ResolvedQuery, k: int, know
     else:
         vectors = np.array(predictor.table[[one.tail]])
     scores = pair_scores(predictor.model, query_embeddings, vectors, labels, np.zeros(count, np.int64))
-    scores += batch.evidence([(0, centres, labels)], view_labels).added_to(np.full(count, one.tail))
+    scores += batch.evidence([(0, centres, labels)], view_labels).of_rows(np.full(count, one.tail))
     marks = np.array([(one.head, relation, one.tail) in set(one.delta.triples) for relation in range(count)])
     if max(one.head, one.tail) < len(predictor.graph.entities):
         graph_relations = len(predictor.graph.relations)
@@ -237,7 +237,7 @@ def best_tails(
     relations: Int64Array,
 ) -> tuple[Float32Array, Int64Array]:
     """The two best tails that are not known of (head, relation, ?), of the head of the only question with some
-    relations (q,) and their points: scores and rows, (q, 2) each."""
+    relations (q,) and their embeddings: scores and rows, (q, 2) each."""
     predictor, one = batch.predictor, batch.asked[0]
     asked = [replace(one, relation=relation, tail=-1) for relation in relations.tolist()]
     vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed)], None)
@@ -255,7 +255,7 @@ def best_tails(
 
 @dataclass(frozen=True)
 class ScoredCandidates:
-    """The entities as candidates of points: those of the table, but some by scores of their own: new and changed ones,
+    """The entities as candidates of query embeddings: those of the table, but some by scores of their own: new and changed ones,
     and those that evidence speaks for."""
 
     predictor: PredictorState
@@ -290,7 +290,7 @@ class ScoredCandidates:
         return cls(predictor, query_embeddings, size, query, rows, np.concatenate([scores, raised]))
 
     def best(self, left_out: Int64Array, k: int) -> tuple[Float32Array, Int64Array]:
-        """The k best of each point, without what is left out (query · size + row, ascending): scores, rows, (q, k)."""
+        """The k best of each query, without what is left out (query · size + row, ascending): scores, rows, (q, k)."""
         own = self.query * self.size + self.rows
         not_in_table = np.unique(np.concatenate([left_out, own]))
         not_in_table = not_in_table[not_in_table % self.size < len(self.predictor.graph.entities)]

@@ -41,7 +41,7 @@ class PatchedTable:
         """As `counts_with` among all candidates, of variants of one query: all have its answer, the rows that are taken
         and left out, and the evidence."""
         queries = len(query_embeddings)
-        added, rows, values = float(evidence.added_to(np.array([answer]))[0]), *self._raised(evidence, taken)
+        answer_evidence, rows, values = float(evidence.of_rows(np.array([answer]))[0]), *self._raised(evidence, taken)
         found = [
             filtered_counts(
                 model,
@@ -51,7 +51,7 @@ class PatchedTable:
                 np.arange(queries + 1) * len(out),
                 np.tile(out, queries),
                 memory,
-                added,
+                answer_evidence,
             )
             for table, out in self._without(np.union1d(taken, rows))
         ]

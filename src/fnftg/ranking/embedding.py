@@ -60,7 +60,7 @@ def triple_vectors(
     hidden: Literal["target", "pair"],
     memory: int,
 ) -> tuple[Float32Array, Float32Array]:
-    """For the queries of triples (m, 3): their points and the vectors of their true answers, (2m, d) each."""
+    """For the queries of triples (m, 3): their embeddings and those of their true answers, (2m, d) each."""
     queries, half = Queries.of(triples, context.texts.relations), len(triples)
     query_embeddings = np.empty((2 * half, model.width), np.float32)
     ends = np.empty_like(query_embeddings)

@@ -56,7 +56,7 @@ class EvidenceScores:
         """(e,)"""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
-    def added_to(self, rows: Int64Array) -> Float32Array:
+    def of_rows(self, rows: Int64Array) -> Float32Array:
         """What is added to the score of one row for each query (q,): 0 where it is not listed."""
         found = np.zeros(len(rows), np.float32)
         own = self.rows == rows[self.queries]
@@ -103,7 +103,14 @@ def counts_with(
     """As `filtered_counts`, of scores with their evidence; `true_rows` (q,) are among the known ones of each query."""
     spared, outside, rows = evidence.apart_from(offsets, known, len(table))
     plain = filtered_counts(
-        model, query_embeddings, answer_embeddings, table, outside, rows, memory, added=evidence.added_to(true_rows)
+        model,
+        query_embeddings,
+        answer_embeddings,
+        table,
+        outside,
+        rows,
+        memory,
+        answer_evidence=evidence.of_rows(true_rows),
     )
     query, row = evidence.queries[spared], evidence.rows[spared]
     scores = pair_scores(model, query_embeddings, table, query, row) + evidence.values[spared]

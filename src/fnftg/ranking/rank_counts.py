@@ -32,15 +32,15 @@ def filtered_counts(
     offsets: Int64Array,
     known: Int64Array,
     memory: int,
-    added: Float32Array | float = 0.0,
+    answer_evidence: Float32Array | float = 0.0,
 ) -> Counts:
     """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …];
     `added` (q,) counts for the true answers' scores alone."""
-    added = np.broadcast_to(np.asarray(added, np.float32), len(query_embeddings))
+    answer_evidence = np.broadcast_to(np.asarray(answer_evidence, np.float32), len(query_embeddings))
     if not model.by_distance:
-        return by_similarity(model, query_embeddings, answer_embeddings, table, offsets, known, memory, added)
+        return by_similarity(model, query_embeddings, answer_embeddings, table, offsets, known, memory, answer_evidence)
     rows = np.arange(len(query_embeddings))
-    distances = l1_pairs(query_embeddings, answer_embeddings, rows, rows) - added
+    distances = l1_pairs(query_embeddings, answer_embeddings, rows, rows) - answer_evidence
     better, equal = count_ranks(query_embeddings, table, distances, memory)
     # the known answers are counted once more alone, and subtracted
     known_better, known_equal = count_known(query_embeddings, table, distances, offsets, known, memory)
@@ -55,7 +55,7 @@ def by_similarity(
     offsets: Int64Array,
     known: Int64Array,
     memory: int,
-    added: Float32Array,
+    answer_evidence: Float32Array,
 ) -> Counts:
     """By any similarity, a NaN being worse than all else."""
     better, equal = np.zeros(len(query_embeddings), np.int64), np.zeros(len(query_embeddings), np.int64)
@@ -65,7 +65,7 @@ def by_similarity(
         part = slice(start, min(start + QUERIES, len(query_embeddings)))
         asked = query_embeddings[part]
         true = exact_similarity(model, asked, answer_embeddings[part]).diagonal()  # (b,)
-        true = true + torch.from_numpy(added[part].copy())
+        true = true + torch.from_numpy(answer_evidence[part].copy())
         scores[part] = true.numpy()
         query = np.repeat(np.arange(part.stop - start), np.diff(offsets[start : part.stop + 1]))
         rows = known[offsets[start] : offsets[part.stop]]

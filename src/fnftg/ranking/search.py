@@ -29,7 +29,7 @@ def top_answers(
     k: int,
     memory: int = MEMORY,
 ) -> tuple[Float32Array, Int64Array]:
-    """The k best candidates of points (q, d) in the table (n, d): scores and rows, (q, k) each, best first.
+    """The k best candidates of query embeddings (q, d) in the table (n, d): scores and rows, (q, k) each, best first.
 
     Left out of query i are the rows known[offsets[i] : offsets[i + 1]]; -inf and -1 stand where there are fewer than k.
     """

@@ -55,11 +55,11 @@ class TrainingBatch:
         self,
         known: KnownAnswers | None,
         which: Literal["two-sided", "tied", "drawn"] = "two-sided",
-        draws: int = 64,
+        num_negatives: int = 64,
         key: tuple[int, ...] = (),
         queue_ids: Int32Array = NOTHING,
     ) -> BoolArray:
-        """Which columns count against each query, then which entities of earlier batches: (2b, 2B + earlier).
+        """Which columns count against each query, then which entities of earlier batches: (2b, 2B + queue).
 
         Never the target, nor what is known to be true. `two-sided`: else every head and tail, the query's own entity
         too; `tied`: of the other triples the tails where a tail is asked for, the heads where a head is; `drawn`: so
@@ -81,7 +81,7 @@ class TrainingBatch:
         else:
             lots = np.random.default_rng(list(key)).random((len(others), count))
             lots[places, self.answers], lots[places, own] = 2, 2
-            first = np.argsort(lots, axis=1, kind="stable")[:, : max(draws // 2, 1)]
+            first = np.argsort(lots, axis=1, kind="stable")[:, : max(num_negatives // 2, 1)]
             chosen[:, :count] = False
             np.put_along_axis(chosen, first, True, axis=1)
         others &= chosen

@@ -311,9 +311,7 @@ class Run:
         """Fits the evidence weights on val; the metrics that change."""
         rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.detach().exp())
         found = fit_evidence(self.model, self.graph, self.texts, rules, scale)
-        log(
-            f"evidence weights fitted on val: MRR {found.before:.4f} → {found.after:.4f} on the half that was not fitted"
-        )
+        log(f"evidence weights fitted on val: MRR {found.before:.4f} → {found.after:.4f} on the other half")
         return {"evidence": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}
 
     def log(self, **values: float) -> None:

@@ -69,8 +69,8 @@ def _upon_base(fields: Fields, name: str, above: tuple[str, ...]) -> Fields:
         return fields
     if not isinstance(base, str):
         raise FnftgError(f"The base of {name} cannot be {base!r}: write the name of a recipe or of a file.")
-    if Path(name).is_file() and (beside := Path(name).parent / base).is_file():
-        base = str(beside)  # a file names other files relative to itself
+    if Path(name).is_file() and (sibling := Path(name).parent / base).is_file():
+        base = str(sibling)  # a file names other files relative to itself
     return merge_fields(_with_bases(base, above), fields)
 
 
