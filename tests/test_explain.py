@@ -145,7 +145,7 @@ def test_every_edge_left_out_is_what_one_by_one_recomputation_finds(predictor: P
             centre = GRAPH.entities.find(side.entity.id)
             assert side.edges, "there is something to look at"
             for edge in side.edges:
-                step, other = edge.steps[0], GRAPH.entities.find(edge.neighbour.id)
+                step, other = edge.edge, GRAPH.entities.find(edge.neighbour.id)
                 ends = (centre, other) if step.direction == "out" else (other, centre)
                 removed = (ends[0], GRAPH.relations.find(step.relation), ends[1])
                 assert removed != triple, "the triple is none of its own reasons"
@@ -372,7 +372,7 @@ def test_an_ensemble_shows_what_each_member_paid(tmp_path: Path) -> None:
 def test_a_triple_that_is_not_hidden_shows_and_one_that_is_not_there_is_explained_too(predictor: Predictor) -> None:
     h, r, t = TRIPLES[0]
     shown = explained(predictor, h, r, t, hide=False)
-    ends = {(edge.neighbour.id, edge.steps[0].relation, edge.steps[0].direction) for edge in shown.query.edges}
+    ends = {(edge.neighbour.id, edge.edge.relation, edge.edge.direction) for edge in shown.query.edges}
     assert (GRAPH.entities.ids[t], GRAPH.relations.ids[r], "out") in ends and not shown.hidden and shown.in_graph
     known = {tuple(row) for row in GRAPH.all_triples().tolist()}
     absent = next((h, 1, other) for other in range(40) if (h, 1, other) not in known)

@@ -53,7 +53,7 @@ class EdgeReason:
     """An edge of an ego-graph: what the centre paid of its attention, and what the edge adds to score and rank."""
 
     neighbour: NamedThing
-    steps: list[Step]  # one, or two of a neighbour's neighbour
+    edge: Step
     attention: list[float] | None  # of each head; of systems that have any
     effect: float  # the score with the edge, less the score without it
     score_without: float
@@ -237,7 +237,7 @@ def explain(
 def embedded(
     predictor: PredictorState, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None
 ) -> tuple[Float32Array, Float32Array]:
-    """Vectors of centres as candidates (n, d) and, given labels, their points (n, d); one label may do for all."""
+    """Vectors of centres as candidates (n, d) and, given labels, as queries (n, d); one label may do for all."""
     model = predictor.model
     vectors = np.empty((len(centres), model.width), np.float32)
     query_embeddings = np.empty_like(vectors)
@@ -333,7 +333,7 @@ def edge_reasons(
     found = [
         EdgeReason(
             named(graph, int(ego.neighbours[place])),
-            [step(graph, int(ego.labels[place]))],
+            step(graph, int(ego.labels[place])),
             None if paid is None else paid[:, place].tolist(),
             float(counts.scores[0] - score),
             float(score),

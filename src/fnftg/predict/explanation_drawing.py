@@ -105,11 +105,11 @@ def neighbour(
     colour = FOR if edge.effect >= 0 else AGAINST
     inner, outer = CENTRE + 6, radius - NODE - 6
     ends = [(x + cos * inner, y + sin * inner), (x + cos * outer, y + sin * outer)]
-    if edge.steps[0].direction == "in":
+    if edge.edge.direction == "in":
         ends.reverse()
     (x1, y1), (x2, y2) = ends
     marker = "for" if edge.effect >= 0 else "against"
-    label = " / ".join(shown(step.relation).strip() for step in edge.steps)
+    label = shown(edge.edge.relation).strip()
     middle = (inner + outer) / 2 + 14
     turn = math.degrees(angle)
     turn = turn - 180 if cos < 0 else turn

@@ -52,7 +52,7 @@ class NearestIndex:
 
     @classmethod
     def built(cls, model: LinkPredictor, table: Float32Array, query_embeddings: Float32Array) -> NearestIndex:
-        """Over all rows of the table (n, d); recall is measured on points (q, d) of queries."""
+        """Over all rows of the table (n, d); recall is measured on query embeddings (q, d)."""
         index = faiss().IndexHNSWFlat(table.shape[1], LINKS, metric(model))
         index.hnsw.efConstruction = BUILDING
         add_vectors(index, table)

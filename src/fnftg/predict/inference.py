@@ -255,8 +255,8 @@ def best_tails(
 
 @dataclass(frozen=True)
 class ScoredCandidates:
-    """The entities as candidates of query embeddings: those of the table, but some by scores of their own: new and changed ones,
-    and those that evidence speaks for."""
+    """All entities as candidates of queries. Most are scored by the table; new and changed ones, and those that
+    evidence speaks for, have scores of their own."""
 
     predictor: PredictorState
     query_embeddings: Float32Array  # (q, d)

@@ -62,13 +62,13 @@ class PatchedTable:
         return Counts(np.asarray(better), np.asarray(equal), found[0].scores)
 
     def best(
-        self, model: LinkPredictor, point: Float32Array, taken: Int64Array, evidence: EvidenceScores
+        self, model: LinkPredictor, query: Float32Array, taken: Int64Array, evidence: EvidenceScores
     ) -> Float32Array:
-        """The best score of one point (1, d) without the rows taken: (1, 1), −∞ where nobody is left."""
+        """The best score of one query (1, d) without the rows taken: (1, 1), −∞ where nobody is left."""
         rows, values = self._raised(evidence, taken)
         parts = self._without(np.union1d(taken, rows))
-        scores = [top_answers(model, point, table, np.array([0, len(out)]), out, 1)[0] for table, out in parts]
-        raised = (self._scores(model, point, rows) + values).max(axis=1, keepdims=True, initial=-np.inf)
+        scores = [top_answers(model, query, table, np.array([0, len(out)]), out, 1)[0] for table, out in parts]
+        raised = (self._scores(model, query, rows) + values).max(axis=1, keepdims=True, initial=-np.inf)
         best: Float32Array = np.maximum.reduce([*scores, raised])
         return best
 
@@ -78,7 +78,7 @@ class PatchedTable:
         return evidence.rows[spared], evidence.values[spared]
 
     def _scores(self, model: LinkPredictor, query_embeddings: Float32Array, rows: Int64Array) -> Float32Array:
-        """Of points (q, d) with the vectors of rows (v,): (q, v)."""
+        """Of query embeddings (q, d) with the vectors of rows (v,): (q, v)."""
         place, patched = self._places(rows)
         vectors = np.empty((len(rows), self.table.shape[1]), np.float32)
         vectors[patched], vectors[~patched] = self.vectors[place[patched]], self.table[rows[~patched]]
@@ -90,12 +90,12 @@ class PatchedTable:
         place = np.minimum(np.searchsorted(self.rows, rows), max(len(self.rows) - 1, 0))
         return place, self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), bool)
 
-    def distances(self, point: Float32Array, rows: IntArray) -> Float32Array:
-        """L1, of one point (1, d) to the vectors of rows (p,)."""
+    def distances(self, query: Float32Array, rows: IntArray) -> Float32Array:
+        """L1, of one query (1, d) to the vectors of rows (p,)."""
         place, patched = self._places(rows)
         found = np.empty(len(rows), np.float32)
         for mask, table, places in ((patched, self.vectors, place), (~patched, self.table, rows)):
-            found[mask] = l1_pairs(point, table, np.zeros(int(mask.sum()), np.int64), places[mask])
+            found[mask] = l1_pairs(query, table, np.zeros(int(mask.sum()), np.int64), places[mask])
         return found
 
     def _without(self, taken: Int64Array) -> Iterator[tuple[Float32Array, Int64Array]]:

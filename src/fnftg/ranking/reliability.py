@@ -77,7 +77,7 @@ def predictions(
             others, _ = best_with(evidence, model, query_embeddings, table, *filter(queries), search)
             rows = np.arange(len(query_embeddings))
             true = pair_scores(model, query_embeddings, answer_embeddings, rows, rows)
-            true += evidence.added_to(filter.row_of[queries.answers])
+            true += evidence.of_rows(filter.row_of[queries.answers])
             rounds.append(with_answer(others, true, queries.labels))
             advance(len(part))
     return Predictions(

@@ -220,7 +220,7 @@ class EffectOut(BaseModel):
 
 class EdgeOut(EffectOut):
     neighbour: NamedOut
-    steps: list[StepOut]
+    edge: StepOut
     attention: list[float | None] | None
 
 

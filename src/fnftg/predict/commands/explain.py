@@ -87,9 +87,10 @@ def print_reasons(found: Any) -> None:
     for words, side in (("the question", found.query), ("the answer", found.candidate)):
         rows: list[tuple[Any, ...]] = []
         for edge in side.edges[:SHOWN]:
-            way = " ".join(f"{ARROWS[step.direction]} {step.relation}" for step in edge.steps)
             paid = "" if edge.mean_attention is None else f"{edge.mean_attention:.1%}"
-            rows.append((way, edge.neighbour.name, paid, f"{edge.effect:+.4f}", f"{edge.rank_without:,g}"))
+            rows.append(
+                (step_words(edge.edge), edge.neighbour.name, paid, f"{edge.effect:+.4f}", f"{edge.rank_without:,g}")
+            )
         more = len(side.edges) - len(rows)
         note = None if side.own_attention is None else own_words(side.own_attention)
         note = (f"{more:,} more with --json. " if more else "") + (note or "")
@@ -121,8 +122,8 @@ def print_reasons(found: Any) -> None:
 
 def item_words(item: Any) -> str:
     """An item as its edge, its entity, or both."""
-    parts = [steps_of([item.relation])] * (item.relation is not None) + [item.entity.name] * (item.entity is not None)
-    return " ".join(parts)
+    edge = "" if item.relation is None else step_words(item.relation)
+    return f"{edge} {item.entity.name}".strip() if item.entity is not None else edge
 
 
 def item_value(item: Any) -> list[str]:
@@ -152,11 +153,12 @@ def print_short(found: Any) -> None:
 
 def way_of(edge: Any) -> str:
     """An edge as its relations, with their directions, and the neighbour."""
-    return f"{steps_of(edge.steps)} {edge.neighbour.name}"
+    return f"{step_words(edge.edge)} {edge.neighbour.name}"
 
 
-def steps_of(steps: Any) -> str:
-    return " ".join(f"{ARROWS[step.direction]} {step.relation}" for step in steps)
+def step_words(step: Any) -> str:
+    """A relation with its direction."""
+    return f"{ARROWS[step.direction]} {step.relation}"
 
 
 def own_words(own: list[float]) -> str:

@@ -138,7 +138,7 @@ function picture(graph, found, relation) {
 }
 
 function edgeRow(graph, edge, strongest) {
-  const label = edge.steps.map((step) => spoken(graph.relationName(step.relation))).join(" / ");
+  const label = spoken(graph.relationName(edge.edge.relation));
   const attention = edge.attention && edge.attention.reduce((sum, share) => sum + share, 0) / edge.attention.length;
   const said = [
     `${edge.neighbour.name} (${label}): ${signed(edge.effect)} to the score`,
@@ -150,7 +150,7 @@ function edgeRow(graph, edge, strongest) {
     name: edge.neighbour.name,
     title: said.filter(Boolean).join("\n"),
     label,
-    away: edge.steps[0].direction === "out",
+    away: edge.edge.direction === "out",
     href: entityLink(edge.neighbour.id),
     effect: (edge.effect ?? 0) / strongest,
     note: signed(edge.effect),
