@@ -215,6 +215,7 @@ def test_commands_that_do_not_exist_are_noticed() -> None:
 
 
 def test_the_page_on_http_has_every_route_and_every_limit() -> None:
+    from fnftg.predict.questions import MOST_CHARACTERS, MOST_EDGES
     from fnftg.serve import schemas
     from fnftg.serve.app import make_app
     from fnftg.serve.options import Options
@@ -230,8 +231,8 @@ def test_the_page_on_http_has_every_route_and_every_limit() -> None:
     limits = (
         schemas.MOST_QUERIES,
         schemas.MOST_ANSWERS,
-        schemas.MOST_CHARACTERS,
-        schemas.MOST_EDGES,
+        MOST_CHARACTERS,
+        MOST_EDGES,
         Options("").queue,
     )
     assert all(f"{limit:,}" in page for limit in limits)
