@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import fnmatch
 import importlib
 import inspect
@@ -14,20 +15,29 @@ import shlex
 import subprocess
 import sys
 import textwrap
+import typing
 from collections.abc import Iterator
 from functools import cache, cached_property
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import fnftg
 from fnftg.cli import COMMANDS, main
+from fnftg.models.systems import SYSTEMS
+from fnftg.training.config import TrainerConfig, TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+GUIDES = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]  # CHANGELOG.md has the old names, too
+OLD_WORDS = (
+    r"lookalikes?|votes?|voters?|voting|parallels?|kinship|precedents?|weigh(?:s|ed|ing)?|unmet|query points?|signatures?"
+    r"|protocol `?(?:paper|statik)|model\.loops|ego\.limit|training\.(?:batch|draws|clip)"
+)
 ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
 CLASSES = [
     "fnftg.errors.FnftgError",
@@ -165,6 +175,39 @@ def test_every_command_in_the_docs_exists_with_its_options(page: Path) -> None:
         check_command(words)
 
 
+@cache
+def config_fields() -> set[str]:
+    """Every field of a run's config, of whatever system, as an option."""
+
+    def fields(kind: Any, path: str) -> Iterator[str]:
+        for name, hint in typing.get_type_hints(kind).items():
+            yield f"{path}.{name}"
+            if dataclasses.is_dataclass(hint):
+                yield from fields(hint, f"{path}.{name}")
+
+    kinds = [("model", found.config) for found in SYSTEMS.values()]
+    kinds += [("training", TrainingConfig), ("trainer", TrainerConfig)]
+    return {field for path, kind in kinds for field in fields(kind, path)}
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_field_of_a_config_in_the_docs_exists(page: Path) -> None:
+    named = set(re.findall(r"--((?:model|training|trainer)\.[a-z_.]*[a-z])", page.read_text(encoding="utf-8")))
+    assert named <= config_fields()
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_old_names_are_gone(page: Path) -> None:
+    assert not re.findall(rf"\b(?:{OLD_WORDS})\b", page.read_text(encoding="utf-8"), re.IGNORECASE)
+
+
+def test_every_module_in_the_architecture_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rooms = {path.name for path in (ROOT / "src" / "fnftg").iterdir() if path.is_dir()}
+    named = {found for found in re.findall(r"`(\w+/[\w/]*(?:\.py)?)`", text) if found.split("/")[0] in rooms}
+    assert named and not [found for found in named if not (ROOT / "src" / "fnftg" / found).exists()]
+
+
 def test_commands_that_do_not_exist_are_noticed() -> None:
     for words in (["trian", "x"], ["audit", "x", "--visble", "own-split"]):
         with pytest.raises(AssertionError):
@@ -172,6 +215,7 @@ def test_commands_that_do_not_exist_are_noticed() -> None:
 
 
 def test_the_page_on_http_has_every_route_and_every_limit() -> None:
+    from fnftg.predict.questions import MOST_CHARACTERS, MOST_EDGES
     from fnftg.serve import schemas
     from fnftg.serve.app import make_app
     from fnftg.serve.options import Options
@@ -187,8 +231,8 @@ def test_the_page_on_http_has_every_route_and_every_limit() -> None:
     limits = (
         schemas.MOST_QUERIES,
         schemas.MOST_ANSWERS,
-        schemas.MOST_CHARACTERS,
-        schemas.MOST_EDGES,
+        MOST_CHARACTERS,
+        MOST_EDGES,
         Options("").queue,
     )
     assert all(f"{limit:,}" in page for limit in limits)

@@ -1,4 +1,4 @@
-"""Votes added up: of each query the candidates that were named, with two sums of weights, the most voted first."""
+"""Weights added up: the candidates of each query, with two sums of weights, those with the greatest sums first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.kernels.threads import in_parallel
 
-COST = 20  # of one vote, in operations
+COST = 20  # of one weight, in operations
 
 
 def tally(

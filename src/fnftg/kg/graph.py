@@ -88,7 +88,7 @@ class KnowledgeGraph(GraphData):
             min_edges: triples that each relation keeps in train.
             types: the type of each entity (N,); the splits keep the proportions of the types.
 
-        Example:
+        Examples:
             >>> graph = fnftg.KnowledgeGraph.open("people").split_inductive(val=0.05, test=0.1)
             >>> graph.save("people-ind")
         """

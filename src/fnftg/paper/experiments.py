@@ -232,7 +232,7 @@ class Reader:
     """The text encoder of a row, and whether it is trained."""
 
     encoder: str  # as load_encoder takes it
-    training: str  # finetune, frozen or centre
+    training: str  # finetune, frozen or finetune-centre
     bert: str | None = None  # its size, where it is one of the paper's BERTs, trained as in the paper
     frugal: bool = False  # the run follows the frugal recipe of its system, not the paper's
 
@@ -268,7 +268,7 @@ def readers(
 
 
 def text_training(row: Row, asked: str) -> str:
-    """KEPLER always trains its encoder, StATIK never on neighbours; where there are none, centre is fine-tuning."""
+    """KEPLER always trains its encoder, StATIK never on neighbours; where there are none, finetune-centre is finetune."""
     if row.system == "kepler":
         return "finetune"
     if row.system == "statik":

@@ -152,7 +152,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
     The graph is, unless one is given, what `fnftg update` wrote last, else what the run was trained on. The first time
     all candidates are embedded; the run's folder keeps that.
 
-    Example:
+    Examples:
         >>> predictor = fnftg.load("animals-run")
         >>> predictor.tails("dog.n.01", "hypernym", k=3)
     """

@@ -58,7 +58,7 @@ def evaluate(
         ties: a tied answer has the mean rank, or metrics have their expected value over all orders of the tied.
         memory: bytes that ranking may use beside the model and the graph.
 
-    Example:
+    Examples:
         >>> results = fnftg.evaluate("animals-run", protocol="strict")
         >>> results["mrr"], results["intervals"]["mrr"], results["baselines"]["frequency"]["mrr"]
     """

@@ -49,8 +49,8 @@ class TextConfig:
             (packaged) or glove:FILE.
         pooling: what of the encoder's output is the text's vector: cls, mean, or auto: mean for sentence encoders.
         words: how many words of each text are read.
-        training: finetune (the paper), frozen (features of all texts computed once) or centre (gradients through the
-            texts of queries and candidates, neighbours from a cache).
+        training: finetune (the paper), frozen (features of all texts computed once) or finetune-centre (gradients
+            through the texts of queries and candidates, neighbours from a cache).
         query: text encodes [entity‖relation] as in the paper, vector joins the two texts' vectors.
         width: size d of the vectors; the encoder's hidden size where none is given.
         dropout: inside the encoder while it is trained, its own where none is given; of the features of a frozen one.

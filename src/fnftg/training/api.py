@@ -40,7 +40,7 @@ def train(
         after_step: called after each step with the number of the step and its loss.
         overrides: fields of `system`, `model`, `training` and `trainer` to change in the recipe.
 
-    Example:
+    Examples:
         >>> model = fnftg.train("wordnet-animals", recipe="frugal", output="run", training={"epochs": 2})
         >>> fnftg.evaluate(model, "wordnet-animals")["mrr"]
         >>> fnftg.load("run").tails("dog.n.01", "hypernym")

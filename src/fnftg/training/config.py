@@ -118,7 +118,7 @@ class RunConfig:
         trainer: the hardware to train on.
         system: what is trained: fnf, ensemble, bow, dkrl, blp, kepler, star, statik or simkgc.
 
-    Example:
+    Examples:
         >>> RunConfig(training=TrainingConfig(epochs=3))
     """
 

@@ -12,7 +12,7 @@ WIDTH = 110
 def to_yaml(config: Any, indent: str = "") -> str:
     """All fields of a config, nested ones included, such that reading them gives the same config.
 
-    Example:
+    Examples:
         >>> print(to_yaml(TrainerConfig(devices=2)))
         # cpu, cuda, mps or auto.
         accelerator: auto

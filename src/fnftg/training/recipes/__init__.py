@@ -31,7 +31,7 @@ def recipe_fields(recipe: str | Path | Mapping[str, Any]) -> Fields:
     Args:
         recipe: a name, a YAML or JSON file, or nested fields; any of them may name a `base`.
 
-    Example:
+    Examples:
         >>> recipe_fields({"base": "frugal", "training": {"epochs": 2}})["training"]["epochs"]
         2
     """
