@@ -132,9 +132,12 @@ class AnswerCounts:
         return cls(unseen, offsets, entity[order].astype(np.int32), counts[order], nothing, nothing)
 
     def extended(self, context: VisibleGraph, unseen: BoolArray) -> AnswerCounts:
-        """With the triples that a context adds, perhaps of more relations."""
+        """With the triples that a context adds, perhaps of more relations, beside those that were added before."""
+        relations = len(self.unseen) // 2
+        before = self.added_labels + (context.relations - relations) * (self.added_labels >= relations)
         heads, relation, tails = context.added.astype(np.int64).T
-        labels, answers = np.concatenate([relation, relation + context.relations]), np.concatenate([tails, heads])
+        labels = np.concatenate([before, relation, relation + context.relations])
+        answers = np.concatenate([self.added_answers, tails, heads])
         there = unseen[labels]
         return replace(self, unseen=unseen, added_labels=labels[there], added_answers=answers[there], context=context)
 
