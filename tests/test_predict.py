@@ -209,22 +209,21 @@ def assert_same(answers: list[Answer], expected: list[tuple[str, float]]) -> Non
     assert [answer.rank for answer in answers] == list(range(1, len(answers) + 1))
 
 
+def evidence_from(*sources: str, **options: Any) -> dict[str, Any]:
+    """With texts whose similarities differ."""
+    return {"score": "cosine", "text__pooling": "mean", "evidence": EvidenceConfig([*sources], **options)}
+
+
 MODELS: dict[str, dict[str, Any]] = {
     "transe": {},
     "distmult": {"score": "distmult"},
     "complex": {"score": "complex"},
     "cosine": {"score": "cosine", "graph__label_histogram": True},
-    "text_knn": {"score": "cosine", "evidence": EvidenceConfig(["text_knn"], num_nearest=6, num_candidates=9)},
-    "relation_cooccurrence": {
-        "score": "cosine",
-        "evidence": EvidenceConfig(["relation_cooccurrence"], initial_weight=1.0),
-    },
-    "mentions": {"score": "cosine", "evidence": EvidenceConfig(["mentions"], initial_weight=1.0)},
-    "few_shot_prior": {
-        "score": "cosine",
-        "evidence": EvidenceConfig(["few_shot_prior"], num_nearest=4, num_candidates=9),
-    },
-    "all of these": {"score": "cosine", "evidence": EvidenceConfig([*SOURCES], 3, 7, num_candidates=9)},
+    "text_knn": evidence_from("text_knn", num_nearest=6, num_candidates=9),
+    "relation_cooccurrence": evidence_from("relation_cooccurrence", initial_weight=1.0),
+    "mentions": evidence_from("mentions", initial_weight=1.0),
+    "few_shot_prior": evidence_from("few_shot_prior", num_nearest=4, num_candidates=9),
+    "all of these": evidence_from(*SOURCES, num_nearest=3, evaluation_num_nearest=7, num_candidates=9),
     "outgoing": {"ego__directions": "out"},
     "drawn": {"ego__evaluation_num_neighbours": 3},
     "query texts": {"text__query": "text"},
