@@ -17,7 +17,6 @@ from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol
 from fnftg.training.evidence_fitting import can_fit_evidence, fit_evidence, fitting_problem
 
-
 KINDS = ("red", "blue", "green", "old")
 OF_KIND = [
     (f"e{i:02}", f"r{r}", f"e{other:02}")

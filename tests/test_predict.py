@@ -297,6 +297,25 @@ def test_new_relation_has_the_answers_of_the_same_relation_imported(changes: dic
     assert len(predictor.relations(entity, "e3", 10, known=True)) == 5
 
 
+@pytest.mark.parametrize("changes", [{}, MODELS["all of these"]], ids=["transe", "all evidence"])
+def test_what_is_added_twice_has_the_answers_of_both_imported(changes: dict[str, Any], tmp_path: Path) -> None:
+    """And so has a question about something new to a graph to which something was added."""
+    model = small_model(**changes)
+    predictor = fnftg.load(run_of(model, tmp_path))
+    first = NewEntity("one of the first kind", [("_r_1", "e3")], [("_r_2", "e5")], id="first")
+    second = NewEntity("a second one", [("_r_1", "e3"), ("_r_1", "first")], id="second")
+    triples = [("first", "_r_1", "e3"), ("e5", "_r_2", "first"), ("second", "_r_1", "e3"), ("second", "_r_1", "first")]
+    GRAPH.extended({"first": first.text, "second": second.text}, triples=triples).save(tmp_path / "store")
+    grown = predictor.add(first)
+    for asked in (grown, grown.add(second)):
+        entity: Any = second if asked is grown else "second"
+        for relation in ("_r_1", "_r_2"):
+            expected = offline(model, tmp_path / "store", ("second", relation, None), 45)
+            assert_same(asked.tails(entity, relation, 45), expected)
+            expected = offline(model, tmp_path / "store", (None, relation, "second"), 45)
+            assert_same(asked.heads(relation, entity, 45), expected)
+
+
 def test_known_entities_have_the_answers_of_the_offline_computation(predictor: Predictor, run_folder: Path) -> None:
     store = run_folder.parent / "graph"
     for question in (("e3", "_r_0", None), (None, "_r_2", "e7")):
