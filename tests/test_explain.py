@@ -50,7 +50,7 @@ GRAPH = KnowledgeGraph.from_triples(
     {f"r{i}": f"relation {i}" for i in range(3)},
 )
 ENCODER = load_encoder("scratch:L-1_H-32_A-2", GraphLines(GRAPH))
-TEXT = TextConfig(encoder=ENCODER.name, width=16, training="frozen", words=4)
+TEXT = TextConfig(encoder=ENCODER.name, width=16, training="frozen", words=4, pooling="mean")
 EGO = EgoConfig(num_neighbours=4, evaluation_num_neighbours=1_000)
 
 

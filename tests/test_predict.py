@@ -209,22 +209,21 @@ def assert_same(answers: list[Answer], expected: list[tuple[str, float]]) -> Non
     assert [answer.rank for answer in answers] == list(range(1, len(answers) + 1))
 
 
+def evidence_from(*sources: str, **options: Any) -> dict[str, Any]:
+    """With texts whose similarities differ."""
+    return {"score": "cosine", "text__pooling": "mean", "evidence": EvidenceConfig([*sources], **options)}
+
+
 MODELS: dict[str, dict[str, Any]] = {
     "transe": {},
     "distmult": {"score": "distmult"},
     "complex": {"score": "complex"},
     "cosine": {"score": "cosine", "graph__label_histogram": True},
-    "text_knn": {"score": "cosine", "evidence": EvidenceConfig(["text_knn"], num_nearest=6, num_candidates=9)},
-    "relation_cooccurrence": {
-        "score": "cosine",
-        "evidence": EvidenceConfig(["relation_cooccurrence"], initial_weight=1.0),
-    },
-    "mentions": {"score": "cosine", "evidence": EvidenceConfig(["mentions"], initial_weight=1.0)},
-    "few_shot_prior": {
-        "score": "cosine",
-        "evidence": EvidenceConfig(["few_shot_prior"], num_nearest=4, num_candidates=9),
-    },
-    "all of these": {"score": "cosine", "evidence": EvidenceConfig([*SOURCES], 3, 7, num_candidates=9)},
+    "text_knn": evidence_from("text_knn", num_nearest=6, num_candidates=9),
+    "relation_cooccurrence": evidence_from("relation_cooccurrence", initial_weight=1.0),
+    "mentions": evidence_from("mentions", initial_weight=1.0),
+    "few_shot_prior": evidence_from("few_shot_prior", num_nearest=4, num_candidates=9),
+    "all of these": evidence_from(*SOURCES, num_nearest=3, evaluation_num_nearest=7, num_candidates=9),
     "outgoing": {"ego__directions": "out"},
     "drawn": {"ego__evaluation_num_neighbours": 3},
     "query texts": {"text__query": "text"},
@@ -296,6 +295,25 @@ def test_new_relation_has_the_answers_of_the_same_relation_imported(changes: dic
     expected = offline(model, tmp_path / "alone", ("e2", "eats", None), 45)
     assert_same(predictor.tails("e2", Relation(text), 45), expected)
     assert len(predictor.relations(entity, "e3", 10, known=True)) == 5
+
+
+@pytest.mark.parametrize("changes", [{}, MODELS["all of these"]], ids=["transe", "all evidence"])
+def test_what_is_added_twice_has_the_answers_of_both_imported(changes: dict[str, Any], tmp_path: Path) -> None:
+    """And so has a question about something new to a graph to which something was added."""
+    model = small_model(**changes)
+    predictor = fnftg.load(run_of(model, tmp_path))
+    first = NewEntity("one of the first kind", [("_r_1", "e3")], [("_r_2", "e5")], id="first")
+    second = NewEntity("a second one", [("_r_1", "e3"), ("_r_1", "first")], id="second")
+    triples = [("first", "_r_1", "e3"), ("e5", "_r_2", "first"), ("second", "_r_1", "e3"), ("second", "_r_1", "first")]
+    GRAPH.extended({"first": first.text, "second": second.text}, triples=triples).save(tmp_path / "store")
+    grown = predictor.add(first)
+    for asked in (grown, grown.add(second)):
+        entity: Any = second if asked is grown else "second"
+        for relation in ("_r_1", "_r_2"):
+            expected = offline(model, tmp_path / "store", ("second", relation, None), 45)
+            assert_same(asked.tails(entity, relation, 45), expected)
+            expected = offline(model, tmp_path / "store", (None, relation, "second"), 45)
+            assert_same(asked.heads(relation, entity, 45), expected)
 
 
 def test_known_entities_have_the_answers_of_the_offline_computation(predictor: Predictor, run_folder: Path) -> None:

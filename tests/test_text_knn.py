@@ -122,7 +122,7 @@ def test_features_are_sums_of_the_similarities_of_those_who_have_the_answer(
         whole = np.maximum(np.sum(chosen, axis=0), 1e-12) if chosen else None
         for (near, nearer), row in zip(chosen, found.features[part].tolist(), strict=True):
             shares = np.log(np.array([near, nearer]) / whole / 0.01 + 1)
-            expected = [np.log(1 + 5 * near), np.log(1 + 50 * nearer) / 2, *shares, near > 0]
+            expected = [np.log(1 + 5 * near), np.log(1 + 50 * nearer) / 2, *shares, float(near > 0)]
             assert row == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 

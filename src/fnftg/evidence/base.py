@@ -8,7 +8,7 @@ A source
 - says why it speaks for an answer, in a record that can be shown without knowing the source (`explain`).
 
 The leak rule: nothing that a source counts for a query may depend on the query's own target. Adding, removing or
-relabelling the target must change none of its features (tests/evidence_contract.py checks every source).
+relabelling the target must change none of its features (tests/test_evidence.py checks every source).
 
 A new source is one file with a subclass and one line in `evidence/sources.py`.
 """

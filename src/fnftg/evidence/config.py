@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from fnftg.errors import FnftgError
@@ -32,6 +33,8 @@ class EvidenceConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FnftgError(f"evidence.{name} is {value}: it must be at least 1.")
+        if not 0 <= self.initial_weight < math.inf:
+            raise FnftgError(f"evidence.initial_weight is {self.initial_weight}: it must be a number from 0 on.")
         if len(set(self.sources)) < len(self.sources):
             raise FnftgError(f"evidence.sources names a source twice: {', '.join(self.sources)}.")
 

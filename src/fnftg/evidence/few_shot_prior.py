@@ -63,7 +63,8 @@ class FewShotPrior(EvidenceSource):
         for start in range(0, len(asked), BLOCK):
             some = asked[start : start + BLOCK]
             targets = None if queries.targets is None else queries.targets[some]
-            own = QueryAnswers.of(context.known, queries.centres[some], queries.labels[some], targets)
+            asked_about = queries.centres[some], queries.labels[some], targets, queries.hidden == "pair"
+            own = QueryAnswers.of(context.known, *asked_about)
             found = answer_similarity(nearest, own, limit), counts.answer_frequency(own, queries.labels[some], limit)
             for column, (query, entities, mass) in enumerate(found):
                 keys.append(some[query] * context.entities + entities)
@@ -132,9 +133,12 @@ class AnswerCounts:
         return cls(unseen, offsets, entity[order].astype(np.int32), counts[order], nothing, nothing)
 
     def extended(self, context: VisibleGraph, unseen: BoolArray) -> AnswerCounts:
-        """With the triples that a context adds, perhaps of more relations."""
+        """With the triples that a context adds, perhaps of more relations, beside those that were added before."""
+        relations = len(self.unseen) // 2
+        before = self.added_labels + (context.relations - relations) * (self.added_labels >= relations)
         heads, relation, tails = context.added.astype(np.int64).T
-        labels, answers = np.concatenate([relation, relation + context.relations]), np.concatenate([tails, heads])
+        labels = np.concatenate([before, relation, relation + context.relations])
+        answers = np.concatenate([self.added_answers, tails, heads])
         there = unseen[labels]
         return replace(self, unseen=unseen, added_labels=labels[there], added_answers=answers[there], context=context)
 
@@ -170,7 +174,7 @@ class AnswerCounts:
             query, entities, times = self.with_added(query, entities, times, labels)
         is_own = own.have(query, entities)
         times = times - is_own - (entities == own.hidden[query])
-        others = self.triples[labels] - own_answers - (own.hidden != NO_ENTITY)
+        others = self.triples[labels] - own_answers - own.hidden_triples
         return own.best(query, entities, times / (others + 1)[query], is_own, limit)
 
     def with_added(
@@ -218,22 +222,34 @@ class QueryAnswers:
     offsets: Int64Array  # (q + 1,)
     answers: Int32Array  # (a,)
     hidden: Int32Array  # (q,): the target, where a visible edge leads to it, or else NO_ENTITY
+    hidden_triples: Int64Array  # (q,): how many of the label are hidden
     centres: Int32Array  # (q,)
     size: int  # how many entities the graph has
     listed: bool  # the known answers are candidates too
 
     @classmethod
     def of(
-        cls, known: AnswerLookup, centres: Int32Array, labels: Int32Array, targets: Int32Array | None
+        cls,
+        known: AnswerLookup,
+        centres: Int32Array,
+        labels: Int32Array,
+        targets: Int32Array | None,
+        pair: bool = False,
     ) -> QueryAnswers:
+        """With `pair`, an edge from the target back to the centre is hidden too."""
         offsets, answers = known(centres, labels)
         asked = np.full(len(centres), NO_ENTITY, np.int32) if targets is None else targets
         query = query_of_each(offsets)
         other = answers != asked[query]
         hidden = np.full(len(centres), NO_ENTITY, np.int32)
         hidden[query[~other]] = answers[~other]
+        hidden_triples = (hidden != NO_ENTITY).astype(np.int64)
+        if pair and targets is not None:
+            offsets_back, answers_back = known(targets, labels)
+            back = query_of_each(offsets_back)
+            hidden_triples[back[(answers_back == centres[back]) & (targets != centres)[back]]] += 1
         kept = np.concatenate([[0], np.cumsum(other)])[offsets]
-        return cls(kept, answers[other], hidden, centres, known.entities, targets is None)
+        return cls(kept, answers[other], hidden, hidden_triples, centres, known.entities, targets is None)
 
     def have(self, query: Int64Array, entities: IntArray) -> BoolArray:
         """Whether entities (n,) are answers of these queries (n,)."""
