@@ -268,7 +268,7 @@ def readers(
 
 
 def text_training(row: Row, asked: str) -> str:
-    """KEPLER always trains its encoder, StATIK never on neighbours; where there are none, finetune-centre is finetune."""
+    """KEPLER always trains its encoder, StATIK never on neighbours; without them finetune-centre is finetune."""
     if row.system == "kepler":
         return "finetune"
     if row.system == "statik":
