@@ -185,7 +185,18 @@ def triples_of(entities: int, relations: int, most: int = 30) -> st.SearchStrate
     return st.lists(st.tuples(entity, st.integers(0, relations - 1), entity), max_size=most, unique=True)
 
 
-TRIPLES, OLD_TRIPLES = triples_of(ENTITIES, RELATIONS), triples_of(OLD_ENTITIES, OLD_RELATIONS)
+def dense_or_sparse(entities: int, relations: int) -> st.SearchStrategy[list[Triple]]:
+    """A few triples, or so many that most entities are connected by several relations."""
+
+    def many(seed: int) -> list[Triple]:
+        random = np.random.default_rng(seed)
+        drawn = random.integers(0, [entities, relations, entities], (random.integers(30, 120), 3))
+        return sorted({(h, r, t) for h, r, t in drawn.tolist()})
+
+    return st.one_of(triples_of(entities, relations), st.integers(0, 999).map(many))
+
+
+TRIPLES, OLD_TRIPLES = dense_or_sparse(ENTITIES, RELATIONS), dense_or_sparse(OLD_ENTITIES, OLD_RELATIONS)
 ENTITY, LABEL = st.integers(0, ENTITIES - 1), st.integers(0, 2 * RELATIONS - 1)
 LIMIT = st.sampled_from([1, 2, 64])
 HIDDEN = st.sampled_from(["target", "pair"])
