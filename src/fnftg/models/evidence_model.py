@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fnftg.arrays import AnyArray, Int32Array, IntArray
@@ -14,6 +13,7 @@ from fnftg.evidence.evidence import Evidence
 from fnftg.evidence.table import EvidenceTable
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import RankingLoss
+from fnftg.models.text_inputs import to_device
 from fnftg.text.transformer import GraphTexts
 
 
@@ -49,7 +49,7 @@ class EvidenceModel(LinkPredictor):
         scores = self.evidence_scores(batch.texts, batch.labels, table)  # (e,)
 
         def moved(rows: AnyArray) -> Tensor:
-            return torch.from_numpy(rows).to(scores.device)
+            return to_device(rows, scores.device)
 
         distinct, of_column = np.unique(batch.candidate_ids, return_inverse=True)
         place = np.minimum(np.searchsorted(distinct, table.entities), len(distinct) - 1)

@@ -11,6 +11,7 @@ from fnftg.ego.context import GraphContext
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import LossConfig, RankingLoss
+from fnftg.models.text_inputs import to_device
 from fnftg.training.batches import TrainingBatch
 
 
@@ -39,8 +40,8 @@ class Objective(nn.Module):
             query_embeddings,
             gathered(candidates),
             batch.candidate_ids,
-            torch.from_numpy(batch.answers).to(device),
-            torch.from_numpy(negatives).to(device),
+            to_device(batch.answers, device),
+            to_device(negatives, device),
         )
         return self.model.loss(scored, self.loss)
 
