@@ -27,6 +27,7 @@ class Evidence(nn.Module):
     def register_seen(self, context: GraphContext, relations: IntArray) -> None:
         """Is told which relations (n,), rows of the graph, will be trained on."""
         self.weights.register_seen(relations, context.fingerprints)
+        context.memo.clear()  # some sources count what they do for relations that are not seen
 
     def table(
         self,
