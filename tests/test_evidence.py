@@ -391,7 +391,7 @@ class TestEverySource:
                 assert all(item.entity is not None or item.label is not None for item in finding.items)
                 assert all(item.value is None or finding.value_name for item in finding.items)
             told = evidence.findings(context, centre, label, answer, hide)
-            assert told == ([] if finding is None else [(source, finding)])
+            assert told == ([(source, finding)] if speaks else [])
 
 
 # What a model asks of the sources together

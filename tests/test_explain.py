@@ -223,9 +223,13 @@ def silent(predictor: Predictor, source: str) -> Predictor:
     return replace(predictor, model=model)
 
 
-def assert_adds(found: Explanation, without: Explanation, source: str) -> EvidenceReason:
-    """That what a source adds is what is missing without it."""
+def assert_adds(found: Explanation, without: Explanation, source: str) -> EvidenceReason | None:
+    """That what a source adds is what is missing without it; None and nothing where it does not speak."""
+    if source not in {one.source for one in found.evidence}:
+        assert found.score == pytest.approx(without.score, abs=1e-6)
+        return None
     told = reason(found, source)
+    assert told.sentence or told.items
     assert told.score_without == pytest.approx(without.score, abs=1e-6)
     assert told.effect == pytest.approx(found.score - without.score, abs=1e-6)
     assert told.rank_without == without.rank
@@ -250,10 +254,11 @@ def test_items_of_text_knn_are_the_nearest_texts_with_the_answer_and_it_adds_wha
             for row, cosine in zip(rows[0], cosines[0], strict=True)
             if (int(row), *triple[1:]) in known
         ]
-        assert [(item.entity and item.entity.id, item.value) for item in told.items] == expected
-        assert told.value_name == "similarity" and all(item.relation is None for item in told.items)
-        assert expected or told.effect == 0, "no similar text has the answer"
-        shown += bool(expected)
+        assert (told is not None) == bool(expected), "where no similar text has the answer it does not speak"
+        if told is not None:
+            assert [(item.entity and item.entity.id, item.value) for item in told.items] == expected
+            assert told.value_name == "similarity" and all(item.relation is None for item in told.items)
+            shown += 1
     assert shown, "some have"
 
 
@@ -270,12 +275,14 @@ def test_what_connects_the_two_already_is_named_with_what_it_adds(tmp_path: Path
             for h, r, t in GRAPH.all_triples().tolist()
             if {h, t} == {head, tail} and (h, r, t) != (head, relation, tail) and head != tail
         }
-        assert [one.source for one in found.evidence] == sources
+        assert [one.source for one in found.evidence] in (sources, sources[:1], sources[1:], [])
         told = assert_adds(found, alone, "relation_cooccurrence")
-        assert {(item.relation.relation, item.relation.direction) for item in told.items if item.relation} == expected
-        assert all(item.entity is None for item in told.items)
-        assert expected or told.effect == 0, "nothing connects them"
-        shown += told.effect > 0
+        assert (told is not None) == bool(expected), "where nothing connects them it does not speak"
+        if told is not None:
+            steps = [item.relation for item in told.items if item.relation]
+            assert {(step.relation, step.direction) for step in steps} == expected
+            assert all(item.entity is None for item in told.items)
+            shown += told.effect > 0
     assert shown, "something does"
 
 
@@ -292,11 +299,11 @@ def test_that_a_text_names_the_other_end_is_told_with_what_it_adds(tmp_path: Pat
     predictor = load(made_run(tmp_path, model, graph))
     found, alone = (explained(one, *triple) for one in (predictor, silent(predictor, "mentions")))
     told = assert_adds(found, alone, "mentions")
-    assert told.sentence == "the text of red thing names lonely" and told.effect > 0 and not told.items
+    assert told is not None and told.effect > 0 and not told.items
+    assert told.sentence == "the text of red thing names lonely"
     swapped = reason(explained(predictor, *triple, asked="head"), "mentions")
     assert swapped.sentence == "the text of red thing names lonely", "whichever of the two is asked for"
-    other = reason(explained(predictor, *graph.rows("e00", "r0", "e07")), "mentions")
-    assert not other.sentence and not other.items and other.effect == 0
+    assert explained(predictor, *graph.rows("e00", "r0", "e07")).evidence == [], "whom no text names"
 
 
 def test_answers_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_path: Path) -> None:
@@ -313,6 +320,9 @@ def test_answers_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_path:
             found, explained(silent(predictor, "few_shot_prior"), head, relation, tail), "few_shot_prior"
         )
         others = sum((r, t) == (relation, tail) and h != head for h, r, t in triples)
+        if told is None:
+            assert not others
+            continue
         counted = re.search(r"(\d+) other (?:entity has|entities have) the answer", told.sentence)
         assert others == (int(counted[1]) if counted else 0)
         own = {GRAPH.entities.ids[t] for h, r, t in triples if (h, r) == (head, relation) and t != tail}
@@ -324,7 +334,7 @@ def test_answers_of_a_relation_that_is_new_are_told_with_what_they_add(tmp_path:
     assert similar
     predictor.model.register_seen(predictor.context, np.arange(3))
     seen = replace(predictor, context=GraphContext(predictor.context.texts, predictor.context.neighbours))
-    assert [one.source for one in explained(seen, head, relation, tail).evidence] == ["text_knn"]
+    assert "few_shot_prior" not in {one.source for one in explained(seen, head, relation, tail).evidence}
 
 
 # Attention

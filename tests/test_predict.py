@@ -108,7 +108,9 @@ def test_top_answers_are_those_of_brute_force(search: Any, memory: int, by_dista
             table.tofile(file)
             file.flush()
             table = np.memmap(file, np.float32, "r", shape=table.shape)
-    model: Any = SimpleNamespace(by_distance=by_distance, similarity=lambda p, c: (p[:, None] * c).sum(2))
+    model: Any = SimpleNamespace(
+        by_distance=by_distance, device=torch.device("cpu"), similarity=lambda p, c: (p[:, None] * c).sum(2)
+    )
     offsets = np.cumsum([0, *map(len, known)])
     rows = np.array([row for some in known for row in some], np.int64)
     scores, found = top_answers(model, query_embeddings, table, offsets, rows, k, memory)
@@ -547,7 +549,9 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
     base = generator.normal(size=(4, 12))
     table, query_embeddings = (generator.normal(size=(count, 4)) @ base for count in (3_000, 50))
     table, query_embeddings = table.astype(np.float32), query_embeddings.astype(np.float32)
-    model: Any = SimpleNamespace(by_distance=by_distance, width=12, similarity=lambda p, c: p @ c.T)
+    model: Any = SimpleNamespace(
+        by_distance=by_distance, device=torch.device("cpu"), width=12, similarity=lambda p, c: p @ c.T
+    )
     built = NearestIndex.built(model, table, query_embeddings)
     assert built.recall >= 0.95 and built.queries == 50
     built.save(tmp_path / "hnsw")
@@ -562,12 +566,12 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
     changed = np.array([*range(100), *range(3_000, 3_050)])  # new vectors, in old rows and in new ones
     grown_table = np.concatenate([table, table[:50]])
     grown_table[changed] = (generator.normal(size=(150, 4)) @ base).astype(np.float32)
-    grown = index.grown(model, grown_table, changed, query_embeddings)
+    grown = index.extended(model, grown_table, changed, query_embeddings)
     assert grown.recall >= 0.95 and len(grown.rows) == 3_150, "added, not built anew"
     _, found = grown.search(model, grown_table, grown_table[changed], np.zeros(151, np.int64), changed[:0], 1)
     if by_distance:
         assert np.mean(found[:, 0] == changed) > 0.95
-    assert len(grown.grown(model, grown_table, np.arange(2_000), query_embeddings).rows) == 3_050, (
+    assert len(grown.extended(model, grown_table, np.arange(2_000), query_embeddings).rows) == 3_050, (
         "too much of it was skipped"
     )
 

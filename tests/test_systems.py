@@ -126,14 +126,16 @@ def compared(
     answers = torch.from_numpy(batch.answers)
     columns, labels = batch.candidate_ids, batch.queries.labels
     against = torch.from_numpy(negatives)
-    return ScoredBatch(texts, batch.queries.centres, query_embeddings, candidates, columns, answers, against, labels)
+    context = GraphContext.of(texts, graph.triples("train"))
+    queries = batch.queries.centres, labels, query_embeddings
+    return ScoredBatch(context, *queries, candidates, columns, answers, against)
 
 
 # Each system's own equation
 
 
 def test_an_ensemble_has_the_mean_of_its_members_scores_and_none_learns_from_another(graph: KnowledgeGraph) -> None:
-    model, texts = made("ensemble", graph, votes={"lookalikes": 4})
+    model, texts = made("ensemble", graph, evidence={"sources": ["text_knn"], "num_nearest": 4})
     given = compared(model, texts, graph)
     alone = [compared(member, texts, graph) for member in model.members]
     scores = [one.query_embeddings @ one.candidates.T for one in alone]
@@ -149,9 +151,10 @@ def test_an_ensemble_has_the_mean_of_its_members_scores_and_none_learns_from_ano
     own = [weight.grad for weight in model.members[1].parameters() if weight.grad is not None]
     assert together and all(torch.allclose(one, other / 2, atol=1e-6) for one, other in zip(together, own, strict=True))
     queries = np.arange(6, dtype=np.int32)
-    votes = GraphContext.of(model, texts, graph.triples("train")).votes(model.votes, queries, queries % 6)
-    parts = [member.added(texts, queries % 6, votes) for member in model.members]
-    assert len(parts[0]) and torch.allclose(model.added(texts, queries % 6, votes), (parts[0] + parts[1]) / 2)
+    table = model.evidence.table(GraphContext.of(texts, graph.triples("train")), queries, queries % 6)
+    parts = [member.evidence_scores(texts, queries % 6, table) for member in model.members]
+    found = model.evidence_scores(texts, queries % 6, table)
+    assert len(found) and torch.allclose(found, (parts[0] + parts[1]) / 2)
 
 
 def plain_words(model: Any, text: str) -> list[Tensor]:
