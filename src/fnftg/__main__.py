@@ -1,5 +1,5 @@
-import sys
+"""`python -m fnftg`."""
 
-from fnftg.cli import main
+from fnftg.cli import start
 
-sys.exit(main())
+start()

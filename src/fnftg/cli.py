@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import signal
@@ -72,6 +73,15 @@ COMMANDS = {
     "paper list": Command(PAPER, "fnftg.paper.paper_commands:list_tables", "List the tables of the paper."),
     "paper run": Command(PAPER, "fnftg.paper.paper_commands:run_table", "Reproduce a table or a figure of the paper."),
 }
+
+
+def start() -> None:
+    """Runs the command of this process and ends it. Importing torch makes very many objects and hardly any garbage, so
+    Python looks for garbage less often, and not at all at the end: that saves a third of a short command's time."""
+    gc.set_threshold(100_000, 50, 100)
+    code = main()
+    gc.freeze()
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
