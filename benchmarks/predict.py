@@ -48,8 +48,8 @@ def make_run(folder: str) -> dict[str, float]:
     from fnftg.models.fnf import FnF
     from fnftg.models.pretrained import save_pretrained
     from fnftg.text.encoders import load_encoder
-    from fnftg.training.config import RunConfig
     from fnftg.training.recipes import recipe_fields
+    from fnftg.training.run_config import RunConfig
 
     place = Path(folder)
     write_synthetic(place / "files", ENTITIES, TRIPLES, RELATIONS, words=24)

@@ -21,7 +21,7 @@ import torch
 from measuring import GIGABYTE, MEGABYTE, Figure, fresh_peak, peak_memory, run
 
 from fnftg.console import log
-from fnftg.ego.config import EgoConfig
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.link_predictor import LinkPredictor
 
@@ -95,7 +95,7 @@ def rank_with_pykeen(queries: str) -> dict[str, float]:
 def rank_with_fnftg(queries: str) -> dict[str, float]:
     from fnftg.ranking.evaluation import split_metrics
     from fnftg.ranking.protocols import protocol
-    from fnftg.text.transformer import GraphTexts
+    from fnftg.text.text_transformer import GraphTexts
 
     triples, entities, relations = made_up(int(queries))
     ids, relation_ids = {f"e{row:05}": "" for row in range(ENTITIES)}, {f"r{row:02}": "" for row in range(RELATIONS)}

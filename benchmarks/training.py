@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from fnftg.console import log, print_json, print_table
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext
+from fnftg.ego.ego_config import EgoConfig
+from fnftg.ego.graph_transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.kg import KnowledgeGraph, open_graph
 from fnftg.memory import keep_freed_memory
 from fnftg.models.fnf import FnF, FnFConfig
@@ -37,7 +37,7 @@ from fnftg.models.losses import LossConfig
 from fnftg.models.scoring import compose_queries
 from fnftg.text.encoders import TextConfig, load_encoder, pooled
 from fnftg.text.rows import GraphLines
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.objective import Objective
 

@@ -28,9 +28,9 @@ from fnftg.models.losses import LossConfig, RankingLoss
 from fnftg.models.systems import SYSTEMS
 from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch
-from fnftg.training.config import RunConfig
+from fnftg.training.run_config import RunConfig
 
 ENCODER = "scratch:L-1_H-32_A-2"
 ENTITIES, RELATIONS = 12, 3

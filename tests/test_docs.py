@@ -28,7 +28,7 @@ import yaml
 import fnftg
 from fnftg.cli import COMMANDS, main
 from fnftg.models.systems import SYSTEMS
-from fnftg.training.config import TrainerConfig, TrainingConfig
+from fnftg.training.run_config import TrainerConfig, TrainingConfig
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -51,7 +51,7 @@ CLASSES = [
     "fnftg.predict.questions.Question",
     "fnftg.predict.questions.Relation",
     "fnftg.serve.client.Client",
-    "fnftg.training.config.RunConfig",
+    "fnftg.training.run_config.RunConfig",
 ]
 
 

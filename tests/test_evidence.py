@@ -18,15 +18,15 @@ from fnftg.ego.context import ExtendedContext, GraphContext, VisibleGraph, relat
 from fnftg.ego.known_answers import new_triples
 from fnftg.errors import FnftgError
 from fnftg.evidence.base import Candidates, EvidenceSource, Finding, QueryBatch
-from fnftg.evidence.config import EvidenceConfig
 from fnftg.evidence.evidence import Evidence
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.sources import SOURCES, check_requirements, make_sources
 from fnftg.evidence.table import EvidenceTable, source_columns
 from fnftg.evidence.weights import EvidenceWeights
 from fnftg.kg import KnowledgeGraph
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 TEXTS = [
     "alder, a tree beside birch and cedar",

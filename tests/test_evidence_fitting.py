@@ -11,7 +11,7 @@ import torch
 from test_explain import GRAPH, evidence_model, random_model
 
 from fnftg.evidence import fitting
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.kg import KnowledgeGraph
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol

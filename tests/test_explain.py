@@ -16,12 +16,12 @@ import pytest
 import torch
 from test_ranking import Here, here  # noqa: F401 (a fixture)
 
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext
+from fnftg.ego.ego_config import EgoConfig
+from fnftg.ego.graph_transformer import GraphTransformerConfig
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import Hidden
-from fnftg.ego.transformer import GraphTransformerConfig
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.table import source_columns
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.bow import BOW, BOWConfig

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, GRAPH, TEXT, random_model
 
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.known_answers import ExtendedAnswers, KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
 from fnftg.evidence import few_shot_prior
 from fnftg.evidence.base import SMALLEST, QueryBatch
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.few_shot_prior import AnswerCounts, FewShotPrior
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.ranking.evaluation import rank_split

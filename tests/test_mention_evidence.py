@@ -16,7 +16,7 @@ from test_explain import EGO, ENCODER, TEXT
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.mention_prior import MentionPrior
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary
 from fnftg.kg.strings import Strings

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fnftg.ego.config import EgoConfig
+from fnftg.ego.ego_config import EgoConfig
+from fnftg.ego.graph_transformer import EgoEdges, GraphLayer, GraphTransformer, GraphTransformerConfig
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.label_histogram import LabelCounts, count_labels
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import Hidden
-from fnftg.ego.transformer import EgoEdges, GraphLayer, GraphTransformer, GraphTransformerConfig
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig
@@ -27,7 +27,7 @@ from fnftg.models.losses import LossConfig, RankingLoss, info_nce, margin_loss
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch
 
 WIDTH = 16

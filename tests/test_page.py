@@ -20,8 +20,8 @@ import uvicorn
 
 import fnftg
 from fnftg.cli import main
-from fnftg.ego.config import EgoConfig
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.ego.ego_config import EgoConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.sources import SOURCES
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig

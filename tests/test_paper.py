@@ -33,8 +33,8 @@ from fnftg.paper.result_tables import (
     markdown,
     sheets,
 )
-from fnftg.training.config import RunConfig
 from fnftg.training.loop import Run
+from fnftg.training.run_config import RunConfig
 
 ENCODER = "scratch:L-1_H-32_A-2"
 FAST = [

@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 
 import fnftg
 from fnftg.cli import main
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.known_answers import ExtendedAnswers, KnownAnswers
 from fnftg.errors import FnftgError
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.sources import SOURCES
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -149,6 +149,11 @@ def old_word(name: str, is_function: bool) -> str | None:
         return name
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
     return next((part for part in parts if part in OLD_WORDS), None)
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = Counter(path.stem for path in SOURCE.rglob("*.py") if path.stem != "__init__")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_names_are_words_of_the_field() -> None:

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from test_models import ENCODER, small_model
 
 from fnftg.cli import main
-from fnftg.ego.config import EgoConfig
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
@@ -42,7 +42,7 @@ from fnftg.ranking.protocols import CHOICES, PROTOCOLS, Protocol, protocol
 from fnftg.ranking.queries import Filter
 from fnftg.ranking.results import baselines, relation_categories, results
 from fnftg.ranking.runs import parse_size
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 EVERY_PROTOCOL = [Protocol(*choices) for choices in itertools.product(*CHOICES.values())]  # type: ignore[arg-type]
 
@@ -430,8 +430,8 @@ def here(capfd: pytest.CaptureFixture[str]) -> Here:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a small graph, trained for one epoch."""
     from fnftg.models.configs import from_dict
-    from fnftg.training.config import RunConfig
     from fnftg.training.loop import train_run
+    from fnftg.training.run_config import RunConfig
 
     folder = tmp_path_factory.mktemp("ranked")
     graph = GRAPH.save(folder / "graph")

@@ -12,9 +12,9 @@ from fnftg.cli import main
 from fnftg.errors import FnftgError
 from fnftg.models.configs import from_dict
 from fnftg.models.systems import SYSTEMS
-from fnftg.training.config import RunConfig
 from fnftg.training.config_yaml import to_yaml
 from fnftg.training.recipes import FOLDER, SIZES, merge_fields, recipe_fields, recipe_of_system, recipes
+from fnftg.training.run_config import RunConfig
 from fnftg.training.train_command import configured
 
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_explain import EGO, ENCODER, GRAPH, TEXT, random_model
 
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext, relation_fingerprints
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.relation_cooccurrence import CooccurrenceCounts
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.fnf import FnF, FnFConfig

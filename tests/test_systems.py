@@ -30,11 +30,11 @@ from fnftg.models.systems import SYSTEMS
 from fnftg.text.encoders import load_encoder, save_encoder
 from fnftg.text.rows import GraphLines
 from fnftg.text.stopwords import STOP_WORDS, ContentWords
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch
-from fnftg.training.config import RunConfig
 from fnftg.training.loop import train_run
 from fnftg.training.recipes import merge_fields
+from fnftg.training.run_config import RunConfig
 
 ENCODER = "scratch:L-1_H-32_A-2"
 KINDS = ("red", "blue", "green")

@@ -23,8 +23,8 @@ from fnftg.text import encoders, features, hub
 from fnftg.text.encoders import Encoder, TextConfig, load_encoder, save_encoder
 from fnftg.text.features import FeatureStore, encode_rows
 from fnftg.text.rows import GraphLines
+from fnftg.text.text_transformer import GraphTexts, TextTransformer
 from fnftg.text.tokens import TokenStore, packs
-from fnftg.text.transformer import GraphTexts, TextTransformer
 
 SCRATCH = "scratch:L-2_H-32_A-2"
 WORDS = 6

@@ -16,7 +16,7 @@ from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.evidence.base import Candidates, QueryBatch
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.text_knn import TextKNNEvidence
 from fnftg.text import nearest_texts as module
 from fnftg.text.nearest_texts import TextKNN

@@ -27,9 +27,9 @@ from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import from_pretrained, save_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
-from fnftg.training.config import RunConfig
 from fnftg.training.loop import train_run
 from fnftg.training.recipes import merge_fields
+from fnftg.training.run_config import RunConfig
 
 SMALL = {
     "model": {

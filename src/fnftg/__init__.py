@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from fnftg.predict.questions import Relation as Relation
     from fnftg.ranking.results import evaluate as evaluate
     from fnftg.training.api import train as train
-    from fnftg.training.config import RunConfig as RunConfig
+    from fnftg.training.run_config import RunConfig as RunConfig
 
 PUBLIC = {  # loaded on first use, so that `fnftg --help` need not import numpy
     "KnowledgeGraph": "fnftg.kg",
     "import_graph": "fnftg.kg",
     "evaluate": "fnftg.ranking.results",
-    "RunConfig": "fnftg.training.config",
+    "RunConfig": "fnftg.training.run_config",
     "train": "fnftg.training.api",
     "from_pretrained": "fnftg.models.pretrained",
     "save_pretrained": "fnftg.models.pretrained",

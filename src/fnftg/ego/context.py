@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from fnftg.arrays import Float32Array, Int64Array, IntArray
-from fnftg.ego.config import EgoConfig
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.known_answers import AnswerLookup, ExtendedAnswers, KnownAnswers, new_triples
 from fnftg.ego.local_subgraph import EdgeList, LocalSubgraph
 from fnftg.ego.neighbours import Directions, Neighbours
@@ -25,7 +25,7 @@ from fnftg.ego.sampling import EgoGraphs, Hidden, sample
 from fnftg.kg.graph import Triples, first_words
 from fnftg.text.mentions import Mentions
 from fnftg.text.nearest_texts import TextKNN
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 NO_TRIPLES: Triples = np.zeros((0, 3), np.int32)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from fnftg.arrays import BoolArray, Float32Array, Int32Array, Int64Array
 from fnftg.ego.context import VisibleGraph
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 
 SMALLEST = 0.01  # a mass, or a share of it, below which a candidate counts as if it had none
 Requirement = Literal["frozen text", "both directions"]

@@ -10,7 +10,7 @@ from torch import nn
 from fnftg.arrays import BoolArray, Int32Array, IntArray
 from fnftg.ego.context import GraphContext, VisibleGraph
 from fnftg.evidence.base import EvidenceSource, Finding, QueryBatch
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.sources import make_sources
 from fnftg.evidence.table import EvidenceTable
 from fnftg.evidence.weights import EvidenceWeights

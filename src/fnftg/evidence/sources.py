@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnftg.errors import FnftgError
 from fnftg.evidence.base import EvidenceSource
-from fnftg.evidence.config import EvidenceConfig
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.few_shot_prior import FewShotPrior
 from fnftg.evidence.mention_prior import MentionEvidence
 from fnftg.evidence.relation_cooccurrence import RelationCooccurrence

@@ -11,7 +11,7 @@ from fnftg.models.relations import RelationsFrom
 from fnftg.models.scoring import ScoreName
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.transformer import GraphTexts, TextProjection
+from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 WIDTH = 128  # of the published system
 

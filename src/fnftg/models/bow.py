@@ -17,7 +17,7 @@ from fnftg.models.text_inputs import to_index
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.models.words import WordEmbeddings
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fnftg.models.text_inputs import to_device, to_index
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.models.words import WordEmbeddings
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 WIDTH = 128  # of BLP's comparison
 

@@ -24,7 +24,7 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import ScoredBatch
 from fnftg.models.losses import RankingLoss
 from fnftg.text.encoders import Encoder
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 
 @dataclass(frozen=True)

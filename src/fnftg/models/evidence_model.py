@@ -14,7 +14,7 @@ from fnftg.evidence.table import EvidenceTable
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch
 from fnftg.models.losses import RankingLoss
 from fnftg.models.text_inputs import to_device
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 
 class EvidenceModel(LinkPredictor):

@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from fnftg.arrays import Int32Array, IntArray
-from fnftg.ego.config import NO_EGO_GRAPHS, EgoConfig
+from fnftg.ego.ego_config import NO_EGO_GRAPHS, EgoConfig
+from fnftg.ego.graph_transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.ego.label_histogram import LabelCounts, count_labels
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.ego.transformer import EgoEdges, GraphTransformer, GraphTransformerConfig
 from fnftg.errors import FnftgError
-from fnftg.evidence.config import EvidenceConfig
 from fnftg.evidence.evidence import Evidence
+from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.sources import check_requirements
 from fnftg.evidence.table import EvidenceTable
 from fnftg.models.evidence_model import EvidenceModel
@@ -33,7 +33,7 @@ from fnftg.models.text_inputs import (
     to_index,
 )
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.transformer import GraphTexts, TextTransformer
+from fnftg.text.text_transformer import GraphTexts, TextTransformer
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from fnftg.models.losses import RankingLoss
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.text_transformer import GraphTexts, TextEncoder
 from fnftg.text.tokens import fitting_budget, packs
-from fnftg.text.transformer import GraphTexts, TextEncoder
 
 KEPT, RANDOM = 0.1, 0.1  # of the words chosen these shares stay as they are, or become any word; the rest is masked
 

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from fnftg.arrays import Int32Array, IntArray
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.losses import RankingLoss
 from fnftg.text.encoders import TextConfig
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 
 @dataclass(frozen=True)

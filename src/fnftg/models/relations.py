@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError
 from fnftg.models.text_inputs import Reader, label_vectors, to_index
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 RelationsFrom = Literal["table", "text"]
 

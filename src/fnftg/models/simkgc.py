@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from fnftg.arrays import Int32Array
-from fnftg.ego.config import NO_EGO_GRAPHS
+from fnftg.ego.ego_config import NO_EGO_GRAPHS
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch, needs_ego_graphs
 from fnftg.models.losses import RankingLoss, info_nce
 from fnftg.models.text_inputs import Join, conditioned, entity_vectors, to_device, to_index
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.transformer import GraphTexts, TextProjection
+from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 
 @dataclass(frozen=True)

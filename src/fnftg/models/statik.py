@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fnftg.arrays import BoolArray, Int32Array, Int64Array
-from fnftg.ego.config import EgoConfig
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor
@@ -22,7 +22,7 @@ from fnftg.models.scoring import compose_queries, similarity
 from fnftg.models.text_inputs import Join, conditioned, entity_vectors, text_rows, to_device, to_index
 from fnftg.models.text_only import check_choices
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.transformer import GraphTexts, TextProjection
+from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fnftg.arrays import AnyArray, Int32Array
-from fnftg.text.transformer import GraphTexts, TextEncoder
+from fnftg.text.text_transformer import GraphTexts, TextEncoder
 
 Reader = Callable[[GraphTexts, Tensor], Tensor]  # numbers of texts (n,), in main memory → vectors (n, d), on a device
 

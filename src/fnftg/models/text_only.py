@@ -6,14 +6,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from fnftg.arrays import Int32Array
-from fnftg.ego.config import NO_EGO_GRAPHS
+from fnftg.ego.ego_config import NO_EGO_GRAPHS
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.relations import RelationEmbedding, RelationsFrom
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
 from fnftg.models.text_inputs import entity_vectors, to_device
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 
 class TextOnly(LinkPredictor):

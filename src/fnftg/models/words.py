@@ -13,7 +13,7 @@ from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.stopwords import ContentWords
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 
 class WordEmbeddings(nn.Module):

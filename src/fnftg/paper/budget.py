@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.training.config import RunConfig
+from fnftg.training.run_config import RunConfig
 
 STEPS = 6  # timed at most; the first one, which compiles, does not count
 SAMPLES = (16, 144)  # test triples that are ranked, to tell what each costs from what the candidates cost

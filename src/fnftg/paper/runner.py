@@ -37,7 +37,7 @@ from fnftg.paper.experiments import TEST, Experiment, Fields, Reader, Row
 from fnftg.paper.published_results import IND, UNSEEN
 from fnftg.text.encoders import MINILM, SHORT_NAMES, load_encoder
 from fnftg.training import restart
-from fnftg.training.config import RunConfig
+from fnftg.training.run_config import RunConfig
 
 DONE, NOT_YET, NO_TIME, QUOTED = "done", "not run yet", "not run: budget", "as published"
 FAILED = "failed: "

@@ -26,8 +26,8 @@ from fnftg.ranking.baselines import frequency_counts, random_values
 from fnftg.ranking.metrics import metric_values, named
 from fnftg.ranking.protocols import protocol
 from fnftg.ranking.queries import Filter
-from fnftg.training.config import RunConfig
 from fnftg.training.recipes import SIZES, merge_fields
+from fnftg.training.run_config import RunConfig
 from fnftg.version import __version__
 
 

@@ -38,8 +38,8 @@ from fnftg.ranking.embedding import candidate_table
 from fnftg.ranking.evaluation import MEMORY
 from fnftg.ranking.processes import Processes
 from fnftg.text.features import FeatureStore, FlatTable
+from fnftg.text.text_transformer import GraphTexts, pooling_of
 from fnftg.text.tokens import TokenStore
-from fnftg.text.transformer import GraphTexts, pooling_of
 
 ANSWERS, CURRENT = "answers", "graph.json"
 TABLE, KNOWN, NEIGHBOURS, FEATURES, INDEX = "table.npy", "known.npy", "neighbours", "features.npy", "features.index.npy"

@@ -26,7 +26,7 @@ from fnftg.ranking.evidence_scores import EvidenceScores
 from fnftg.ranking.metrics import mean_ranks
 from fnftg.ranking.queries import no_self_answers
 from fnftg.ranking.rank_counts import Counts
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 EDGES = 1 << 17  # of the ego-graphs that are embedded at a time
 NAMED_ITEMS = 4  # in a sentence

@@ -24,7 +24,7 @@ from fnftg.predict.state import PredictorState
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.evidence_scores import EvidenceScores, merged
 from fnftg.ranking.search import pair_scores
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 ROUND = 512  # questions answered at a time
 Search = Callable[[Float32Array, Int64Array, Int64Array, int], tuple[Float32Array, Int64Array]]

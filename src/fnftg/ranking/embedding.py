@@ -15,8 +15,8 @@ import numpy as np
 
 from fnftg.arrays import Float32Array, Int32Array
 from fnftg.console import progress
-from fnftg.ego.config import EgoConfig
 from fnftg.ego.context import GraphContext
+from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.sampling import Hidden
 from fnftg.kg.graph import Triples
 from fnftg.models.link_predictor import LinkPredictor

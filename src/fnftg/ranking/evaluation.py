@@ -24,7 +24,7 @@ from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Filter, Queries, no_self_answers
 from fnftg.ranking.rank_counts import Counts
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 MEMORY = 1 << 30  # bytes that ranking may use beside the model, the graph and its texts
 ROUND = 1_024  # triples embedded and ranked before the next ones

@@ -19,7 +19,7 @@ from fnftg.models.evidence_model import EvidenceModel, evidence_of
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.rank_counts import Counts, filtered_counts
 from fnftg.ranking.search import pair_scores
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 Search = Callable[
     [Int64Array, Int64Array], tuple[Float32Array, Int64Array]

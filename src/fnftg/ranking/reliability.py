@@ -30,7 +30,7 @@ from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Filter, Queries
 from fnftg.ranking.search import pair_scores, top_answers
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 BINS = 15  # of equal width, over [0, 1]
 

@@ -28,7 +28,7 @@ from fnftg.ranking.protocols import DEFAULT_PROTOCOL, Protocol
 from fnftg.ranking.protocols import protocol as protocol_named
 from fnftg.ranking.queries import Filter
 from fnftg.ranking.runs import RunFolder
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 CATEGORIES = ("1-1", "1-n", "n-1", "n-n")
 MANY = 1.5  # heads per tail, or tails per head, from which on a relation counts as having many, as usual in the field

@@ -13,9 +13,9 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.training.config import RunConfig
 from fnftg.training.loop import train_run
 from fnftg.training.recipes import DEFAULT, merge_fields, recipe_fields
+from fnftg.training.run_config import RunConfig
 
 
 def train(

@@ -19,7 +19,7 @@ from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.search import pair_scores, top_answers
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 
 MAX_TRIPLES = 5_000  # of val that are asked for
 RIVALS = 64  # best candidates without evidence that each answer is compared with

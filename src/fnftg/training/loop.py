@@ -42,14 +42,14 @@ from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import CONFIG, LOG, RunFolder
 from fnftg.text.encoders import load_encoder
 from fnftg.text.rows import GraphLines, content_key, texts_key
-from fnftg.text.transformer import GraphTexts
+from fnftg.text.text_transformer import GraphTexts
 from fnftg.training import restart
 from fnftg.training.batches import TrainingBatch, epoch_order
-from fnftg.training.config import RunConfig, TrainerConfig
 from fnftg.training.evidence_fitting import can_fit_evidence, fit_evidence
 from fnftg.training.log_file import LogFile
 from fnftg.training.objective import Objective
 from fnftg.training.restart import TrainingState
+from fnftg.training.run_config import RunConfig, TrainerConfig
 
 
 def train_run(

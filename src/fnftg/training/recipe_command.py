@@ -34,8 +34,8 @@ def print_recipe(name: str, as_json: bool) -> None:
     from dataclasses import asdict
 
     from fnftg.models.configs import from_dict
-    from fnftg.training.config import RunConfig
     from fnftg.training.config_yaml import to_yaml
+    from fnftg.training.run_config import RunConfig
 
     config: RunConfig = from_dict(RunConfig, recipe_fields(name))
     if as_json:

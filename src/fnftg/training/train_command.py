@@ -15,8 +15,8 @@ from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.models.systems import SYSTEMS
-from fnftg.training.config import RunConfig
 from fnftg.training.recipes import recipe_fields, recipe_of_system, recipes
+from fnftg.training.run_config import RunConfig
 
 
 def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
