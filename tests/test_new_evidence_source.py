@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -135,6 +136,8 @@ def test_http_sends_it_and_the_page_draws_it(runs: dict[str, Path]) -> None:
     from test_page import CHROMIUM, FLAGS, asked_url, playwright_api, serving
 
     with serving(runs["with"]) as address:
+        while httpx.get(f"{address}/readyz", timeout=60).status_code != 200:
+            time.sleep(0.05)
         body = {"head": "badger-3", "relation": "near", "tail": "badger-5"}
         sent = httpx.post(f"{address}/v1/explain", json=body, timeout=60).json()["evidence"]
         said = next(record for record in sent if record["source"] == "same_first_letter")
