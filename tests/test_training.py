@@ -167,6 +167,15 @@ def test_every_way_to_train_gives_a_model_that_can_be_saved_and_loaded(
         assert same(dict(trained.state_dict()), dict(from_pretrained(folder).state_dict()))
 
 
+@pytest.mark.parametrize(
+    "option", ["--training.batch=8", "--training.epochs=zero", "--model.evidence.sources=mentions"]
+)
+def test_option_that_does_not_fit_is_one_sentence(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "anything", "-o", "anywhere", option]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and option.split("=", maxsplit=1)[0].removeprefix("--") in said and "--help" in said
+
+
 def test_two_processes_have_the_losses_of_one(store: Path, tmp_path: Path) -> None:
     changes = {"model": {"graph": {"dropout": 0.0}}, "training": {"epochs": 7}}
     train_run(KnowledgeGraph.open(store), configured(**changes), tmp_path / "one")

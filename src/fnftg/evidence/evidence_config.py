@@ -17,8 +17,8 @@ class EvidenceConfig:
         num_nearest: nearest texts of an entity that text_knn and few_shot_prior look at.
         evaluation_num_nearest: those that text_knn looks at in evaluation and prediction; as in training if not given.
         num_candidates: candidates of a query that one source may speak for.
-        initial_weight: of the evidence before it is learned, in units of the embedding score.
-        fit: fit the weights on the val split after training (see evidence/fitting.py).
+        initial_weight: unit of the weights before they are learned, and of the fixed weights for unseen relations.
+        fit: fit the weights on the val split after training.
     """
 
     sources: list[str] = field(default_factory=list)

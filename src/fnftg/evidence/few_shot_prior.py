@@ -102,7 +102,7 @@ class FewShotPrior(EvidenceSource):
             said.append(
                 ("1 other entity has" if count == 1 else f"{count:,} other entities have") + " the answer {answer}"
             )
-        return Finding(" and ".join(said), items, "similarity")
+        return Finding(", and ".join(said), items, "similarity")
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class FnFConfig:
         score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
         normalise: entity vectors have length 1, as in BLP and always with cosine.
         allow_self_answers: an entity may be its own answer; if not, only for relations with such a triple in train.
-        evidence: beyond the paper: what adds to the embedding score of some candidates (see evidence/).
+        evidence: beyond the paper: sources of evidence that add to the embedding score.
     """
 
     text: TextConfig = field(default_factory=TextConfig)

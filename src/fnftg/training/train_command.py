@@ -53,6 +53,7 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         description=outline.description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        exit_on_error=False,
         epilog=examples(
             "fnftg train wordnet-animals -o animals",
             "fnftg train wordnet-animals -o animals --config my.yaml    (from fnftg recipes frugal > my.yaml)",
@@ -75,7 +76,15 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     for name in ("model", "training", "trainer"):
         parser.add_argument(f"--{name}", type=type(getattr(config, name)), default=getattr(config, name))
-    return parser.instantiate(parser.parse_args(arguments))
+    try:
+        return parser.instantiate(parser.parse_args(arguments))
+    except argparse.ArgumentError as error:
+        raise FnftgError(f"{one_line(str(error))}; fnftg train --help lists the options.") from error
+
+
+def one_line(message: str) -> str:
+    """A message of the parser as the beginning of a sentence."""
+    return " ".join(message.split()).rstrip(".")
 
 
 def configured(config: str | None, system: str | None) -> RunConfig:

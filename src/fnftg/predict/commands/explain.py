@@ -109,11 +109,12 @@ def print_reasons(found: Any) -> None:
     for reason in found.evidence:
         note = f"It adds {reason.effect:+.4f}; without this evidence the rank is {reason.rank_without:,g}."
         if reason.sentence:
-            print(f"{reason.title}: {reason.sentence}. {note}\n")
+            print(f"evidence {reason.source}: {reason.sentence}. {note}\n")
         if reason.items and not reason.sentence:
-            columns = [reason.title, *([reason.value_name] if reason.value_name else [])]
+            kind = "entity" if reason.items[0].entity is not None else "edge"
+            columns = [kind, *([reason.value_name] if reason.value_name else [])]
             rows = [(item_words(item), *item_value(item)) for item in reason.items[:SHOWN]]
-            print_table(f"evidence: {reason.title}", columns, rows, note)
+            print_table(f"evidence {reason.source}: {reason.title}", columns, rows, note)
     if found.nearest:
         rows = [(near.head.name, near.tail.name, f"{near.distance:.3f}") for near in found.nearest]
         note = "By the L1 distance of the heads' vectors plus that of the tails'."
