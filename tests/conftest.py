@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -67,6 +68,26 @@ def family_folder(tmp_path: Path) -> Path:
     (folder / "entity2text.txt").write_text("".join(f"{id_}\t{text}\n" for id_, text in TEXTS.items()))
     (folder / "relation2text.txt").write_text("".join(f"{id_}\t{text}\n" for id_, text in RELATION_TEXTS.items()))
     return folder
+
+
+def untrained_run(graph: KnowledgeGraph, folder: Path) -> Path:
+    """The folder of a run as training leaves it, with a tiny model that has learned nothing."""
+    import torch
+
+    from fnftg.models.fnf import FnF, FnFConfig
+    from fnftg.models.pretrained import save_pretrained
+    from fnftg.text.encoders import TextConfig, load_encoder
+    from fnftg.text.rows import GraphLines
+
+    graph.save(folder / "graph")
+    encoder = load_encoder("scratch:L-1_H-32_A-2", GraphLines(graph))
+    torch.manual_seed(0)
+    model = FnF(FnFConfig(text=TextConfig(encoder=encoder.name, width=16)), encoder).eval()
+    (folder / "run").mkdir()
+    save_pretrained(model, folder / "run" / "checkpoint")
+    config = {"graph": str(folder / "graph"), "config": {"training": {"protocol": "own-split", "seed": 0}}}
+    (folder / "run" / "config.json").write_text(json.dumps(config))
+    return folder / "run"
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -51,18 +51,18 @@ FOLDER_CASES: dict[str, tuple[Spoil, list[str], list[str]]] = {
     "relation without text": (lambda f: put(f, "relation2text.txt", "knows\tknows\n"), ["--strict"], ["relation 'parent_of'"]),
     "truncated gzip": (
         lambda f: ((f / "ind-dev.tsv").unlink(), put(f, "ind-dev.tsv.gz", truncated(gzip.compress)))[1],
-        [], ["ind-dev.tsv.gz", "cut short"],
+        [], ["ind-dev.tsv.gz", "truncated"],
     ),
     "truncated zstandard": (
         lambda f: ((f / "ind-dev.tsv").unlink(), put(f, "ind-dev.tsv.zst", truncated(zstandard.compress)))[1],
-        [], ["ind-dev.tsv.zst", "cut short"],
+        [], ["ind-dev.tsv.zst", "truncated"],
     ),
     "not gzip at all": (
         lambda f: ((f / "ind-dev.tsv").unlink(), put(f, "ind-dev.tsv.gz", TRAIN))[1],
         [], ["ind-dev.tsv.gz", "not gz data"],
     ),
     "no training triples": (lambda f: (f / "ind-train.tsv").unlink(), ["--format", "blp"], ["add the training triples"]),
-    "split with an odd name": (lambda f: put(f, "ind-a b.tsv", TRAIN), [], ["'a b'", "cannot name a split"]),
+    "split with an odd name": (lambda f: put(f, "ind-a b.tsv", TRAIN), [], ["'a b'", "not a valid split name"]),
     "nothing known in the folder": (only_triples, [], ["--format"]),
 }  # fmt: skip
 
@@ -83,11 +83,12 @@ FILE_CASES: dict[str, tuple[str, bytes | str, list[str], list[str]]] = {
     "missing file": ("", "", [], ["does not exist"]),
     "unknown ending": ("graph.docx", TRAIN, [], ["--format"]),
     "two columns": ("graph.tsv", "ann\tbob\n", [], ["line 1", "instead of 3"]),
+    "column of a carriage return": ("graph.tsv", TRAIN + "a\t\r\tb\n", [], ["line 2", "column 2 is empty"]),
     "four columns later": ("graph.tsv", TRAIN + "a\tb\tc\td\n", [], ["line 2", "instead of 3"]),
     "csv with too few": ("graph.csv", 'head,relation,tail\n"a, b",knows,c\nx,y\n', [], ["line 3", "instead of 3"]),
     "csv with an open quote": ("graph.csv", 'head,relation,tail\n"a,knows,c\nx,y,z\n', [], ["line 2"]),
     "column that is not there": ("graph.csv", "a,b,c\n1,2,3\n", ["--head", "subject"], ["'subject'", "'a'"]),
-    "column number that is not there": ("graph.tsv", TRAIN, ["--head", "9"], ["column 9", "has 3"]),
+    "column number that is not there": ("graph.tsv", TRAIN, ["--head", "9"], ["column 9", "there are 3"]),
     "not JSON": ("graph.jsonl", '{"head":"a","relation":"b","tail":"c"}\n{"head":\n', [], ["line 2", "not JSON"]),
     "JSON without a key": ("graph.jsonl", '{"head":"a","relation":"b"}\n', [], ["line 1", "'tail'"]),
     "not Parquet": ("graph.parquet", "PAR", [], ["graph.parquet", "Parquet"]),
@@ -128,7 +129,9 @@ def flip_a_byte(store: Path) -> None:
 def change_manifest(**changes: object) -> Spoil:
     def change(store: Path) -> None:
         path = store / "manifest.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        manifest = json.loads(path.read_text())
+        manifest.pop("checksum", None)
+        path.write_text(json.dumps({**manifest, **changes}))
 
     return change
 
@@ -161,13 +164,14 @@ def test_existing_output_is_kept_unless_forced(
     family_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "store"
-    store.mkdir()
-    (store / "precious").write_text("mine")
+    import_graph(family_folder, store)
+    before = (store / "manifest.json").read_text()
+    (family_folder / "ind-train.tsv").write_text("zoe\tknows\tann\n")
     assert main(["import", str(family_folder), "-o", str(store)]) == 1
-    assert_one_sentence(capsys, ["exists already", "--force"])
-    assert (store / "precious").read_text() == "mine"
+    assert_one_sentence(capsys, ["already exists", "--force"])
+    assert (store / "manifest.json").read_text() == before
     assert main(["import", str(family_folder), "-o", str(store), "--force"]) == 0
-    assert not (store / "precious").exists()
+    assert (store / "manifest.json").read_text() != before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["family", "store"]
 
 

@@ -241,7 +241,7 @@ def test_calibrate_is_seen_by_evaluate_and_drawn_by_report(calibrated: Path, tmp
     after = json.loads(here("evaluate", calibrated, "--json").stdout)
     assert after["calibration"]["predictions"] == after["queries"] * 5
     assert {**after, "seconds": 0, "calibration": 0} == {**before, "seconds": 0, "calibration": 0}
-    assert "do probabilities mean" in here("evaluate", calibrated).stdout
+    assert "calibration of the probabilities" in here("evaluate", calibrated).stdout
     kept = json.loads((calibrated / "evaluations" / "test-cumulative.json").read_text())
     assert kept["calibration"] == after["calibration"]
 
@@ -251,6 +251,11 @@ def test_curves_of_other_weights_and_damaged_ones_are_refused(calibrated: Path, 
     here("calibrate", calibrated)
     whole = (folder / "calibration.json").read_text()
     value = json.loads(whole)
+    (folder / "calibration.json").write_text(whole.replace("0.", "1.", 1))
+    with pytest.raises(FnftgError, match="damaged: run fnftg calibrate again"):
+        load(folder)
+    (folder / "calibration.json").write_text(whole)
+    assert value.pop("checksum")
     assert isinstance(load(folder).everything, Isotonic)  # type: ignore[union-attr]
     broken: list[Any] = [
         whole[: len(whole) // 2],
@@ -274,10 +279,10 @@ def test_curves_of_other_weights_and_damaged_ones_are_refused(calibrated: Path, 
         for command in (["evaluate", calibrated], ["predict", calibrated, "--head", "0", "--relation", "0"]):
             result = here(*command)
             assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
-            assert "of another version of fnftg: run fnftg calibrate again." in result.stderr
+            assert "by another version of fnftg: run fnftg calibrate again." in result.stderr
     assert here("calibrate", calibrated).returncode == 0 and load(folder) is not None
     (folder / "calibration.json").write_text(json.dumps({**value, "weights": "0" * 64}))
-    with pytest.raises(FnftgError, match="other weights"):
+    with pytest.raises(FnftgError, match="fitted to weights with SHA-256"):
         load(folder)
     result = here("evaluate", calibrated)
     assert result.returncode == 1 and "fnftg calibrate again" in result.stderr

@@ -13,11 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnftg.ego import neighbours as neighbours_module
+from fnftg.array_files import write_array
 from fnftg.ego.neighbours import Neighbours
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
-from fnftg.errors import FnftgError
-from fnftg.kg import KnowledgeGraph
+from fnftg.errors import DamagedError, FnftgError
 
 Triple = tuple[int, int, int]
 ENTITIES, RELATIONS = 6, 3
@@ -152,56 +151,37 @@ def test_triple_out_of_range_is_named(wrong: Triple) -> None:
 
 def test_saved_rows_open_equal_and_mapped(tmp_path: Path) -> None:
     neighbours = build([(0, 1, 2), (3, 0, 3), (2, 2, 0)], "out")
-    neighbours.save(tmp_path / "rows")
-    opened = Neighbours.open(tmp_path / "rows")
+    neighbours.write(tmp_path / "rows")
+    opened = Neighbours.open(tmp_path / "rows", ENTITIES, RELATIONS)
     assert rows(opened) == rows(neighbours)
     assert (opened.relations, opened.directions, len(opened)) == (RELATIONS, "out", ENTITIES)
     assert isinstance(opened.entities.base, np.memmap) or isinstance(opened.entities.base.base, np.memmap)
     assert draw(opened, 0, 5) == draw(neighbours, 0, 5)
-    build([]).save(tmp_path / "empty")
-    assert len(Neighbours.open(tmp_path / "empty").entities) == 0
+    build([]).write(tmp_path / "empty")
+    assert len(Neighbours.open(tmp_path / "empty", ENTITIES, RELATIONS).entities) == 0
 
 
-def test_damaged_rows_are_refused(tmp_path: Path) -> None:
-    build([(0, 1, 2), (3, 0, 3)]).save(tmp_path / "rows")
-    labels = tmp_path / "rows" / "labels.npy"
+def test_neighbours_that_a_loop_could_not_read_are_refused(tmp_path: Path) -> None:
+    neighbours = build([(0, 1, 2), (3, 0, 3)])
+    falling = neighbours.offsets.copy()
+    falling[1] = falling[-1] + 1
+    beyond = {
+        "offsets": falling,
+        "entities": neighbours.entities + ENTITIES,
+        "labels": neighbours.labels - 2 * RELATIONS,
+    }
+    for name, array in beyond.items():
+        neighbours.write(tmp_path / name)
+        write_array(tmp_path / name / f"{name}.npy", array)
+    neighbours.write(tmp_path / "cut")
+    labels = tmp_path / "cut" / "labels.npy"
     labels.write_bytes(labels.read_bytes()[:-4])
-    for folder in ("rows", "nowhere"):
-        with pytest.raises(FnftgError, match="remove it"):
-            Neighbours.open(tmp_path / folder)
-
-
-def test_cached_rows_are_built_once_for_the_same_triples(
-    family: KnowledgeGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = Neighbours.cached(family, ["train", "val"], "both", tmp_path / "cache")
-    all_three = np.concatenate([family.triples("train"), family.triples("val")])
-    assert rows(first) == rows(Neighbours.of(all_three, len(family.entities), len(family.relations)))
-    others = [(["train"], "both"), (["train", "val"], "out"), (["train", "val", "test"], "both"), ([], "both")]
-    for splits, way in others:
-        Neighbours.cached(family, splits, way, tmp_path / "cache")  # type: ignore[arg-type]
-    assert len(list((tmp_path / "cache").iterdir())) == 1 + len(others)
-    stored = family.save(tmp_path / "store")
-    bigger = family.extended({"zoe": "Zoe"})
-    monkeypatch.setattr(neighbours_module, "count_ends", None)  # building would fail
-    for graph in (family, stored):
-        assert rows(Neighbours.cached(graph, ["val", "train", "val"], "both", tmp_path / "cache")) == rows(first)
-    with pytest.raises(TypeError):
-        Neighbours.cached(bigger, ["train", "val"], "both", tmp_path / "cache")
-
-
-def test_cached_rows_of_a_faster_process_are_taken(
-    family: KnowledgeGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save = Neighbours.save
-
-    def late(self: Neighbours, folder: Path) -> None:
-        save(self, folder)
-        save(self, folder)  # refused: it is there already
-
-    monkeypatch.setattr(Neighbours, "save", late)
-    neighbours = Neighbours.cached(family, ["train"], "both", tmp_path)
-    assert rows(neighbours) == rows(Neighbours.of(family.triples("train"), len(family.entities), len(family.relations)))
+    for folder in (*beyond, "cut", "nowhere"):
+        with pytest.raises(DamagedError):
+            Neighbours.open(tmp_path / folder, ENTITIES, RELATIONS)
+    neighbours.write(tmp_path / "whole")
+    with pytest.raises(DamagedError):
+        Neighbours.open(tmp_path / "whole", ENTITIES, RELATIONS + 1)
 
 
 # Samples

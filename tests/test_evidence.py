@@ -602,9 +602,9 @@ def sentence_of(error: pytest.ExceptionInfo[FnftgError]) -> str:
         ({"num_nearest": 0}, "evidence.num_nearest is 0: it must be at least 1"),
         ({"evaluation_num_nearest": -3}, "evidence.evaluation_num_nearest is -3: it must be at least 1"),
         ({"num_candidates": 0}, "evidence.num_candidates is 0: it must be at least 1"),
-        ({"initial_weight": -0.1}, "evidence.initial_weight is -0.1: it must be a number from 0 on"),
-        ({"initial_weight": float("nan")}, "evidence.initial_weight is nan: it must be a number from 0 on"),
-        ({"initial_weight": float("inf")}, "evidence.initial_weight is inf: it must be a number from 0 on"),
+        ({"initial_weight": -0.1}, "evidence.initial_weight is -0.1: it must be finite and not negative"),
+        ({"initial_weight": float("nan")}, "evidence.initial_weight is nan: it must be finite and not negative"),
+        ({"initial_weight": float("inf")}, "evidence.initial_weight is inf: it must be finite and not negative"),
         ({"sources": ["mentions", "text_knn", "mentions"]}, "names a source twice: mentions, text_knn, mentions"),
     ],
     ids=str,
@@ -642,19 +642,17 @@ def test_what_a_source_requires_is_told_in_one_sentence(name: str) -> None:
         with pytest.raises(FnftgError) as error:
             check_requirements(config, **given_)
         told = sentence_of(error)
-        assert words in told and f"The evidence {name} needs" in told
+        assert words in told and f"The evidence source {name} needs" in told
 
 
 def test_the_two_sentences_about_requirements() -> None:
     with pytest.raises(FnftgError) as error:
         check_requirements(EvidenceConfig(["text_knn"]), frozen_text=False, both_directions=True)
-    assert str(error.value) == (
-        "The evidence text_knn needs the features of a frozen encoder: set text.training to frozen."
-    )
+    assert str(error.value) == "The evidence source text_knn needs a frozen encoder: set text.training to frozen."
     with pytest.raises(FnftgError) as error:
         check_requirements(EvidenceConfig(["relation_cooccurrence"]), frozen_text=True, both_directions=False)
     assert str(error.value) == (
-        "The evidence relation_cooccurrence needs the edges of both directions: set ego.directions to both."
+        "The evidence source relation_cooccurrence needs edges of both directions: set ego.directions to both."
     )
 
 

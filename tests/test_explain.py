@@ -529,4 +529,4 @@ def test_bad_questions_get_one_sentence(run: Path, tmp_path: Path, here: Here) -
     shutil.copytree(run, copy)
     (copy / "config.json").write_text(json.dumps({"graph": str(tmp_path / "gone"), "config": {}}))
     result = here("explain", copy, "e01", "r0", "e02")
-    assert result.returncode == 1 and "is gone" in result.stderr and result.stderr.count("\n") == 1
+    assert result.returncode == 1 and "is no longer at" in result.stderr and result.stderr.count("\n") == 1

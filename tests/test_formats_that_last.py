@@ -12,16 +12,18 @@ import pytest
 
 import fnftg
 from fnftg.errors import FnftgError
+from fnftg.kg import store
+from fnftg.models import pretrained
 
-FIXTURES = Path(__file__).parent / "fixtures"
-spec = importlib.util.spec_from_file_location("make_fixtures", FIXTURES / "make.py")
+LEGACY = Path(__file__).parent / "legacy"
+spec = importlib.util.spec_from_file_location("make_legacy", LEGACY / "make.py")
 assert spec is not None and spec.loader is not None
 make: Any = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(make)
 
 
-@pytest.mark.parametrize("stored", sorted(FIXTURES.glob("checkpoint-version-*.json")), ids=lambda path: path.stem)
-@pytest.mark.parametrize("graph", sorted(FIXTURES.glob("store-version-*")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("stored", sorted(LEGACY.glob("checkpoint-version-*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("graph", sorted(LEGACY.glob("store-version-*")), ids=lambda path: path.stem)
 def test_checkpoint_and_store_of_every_version_give_the_answers_that_they_gave(
     stored: Path, graph: Path, tmp_path: Path
 ) -> None:
@@ -30,10 +32,32 @@ def test_checkpoint_and_store_of_every_version_give_the_answers_that_they_gave(
     found, expected = make.answers(tmp_path / "model", tmp_path / "graph"), json.loads(stored.read_text())
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        assert {id_: pytest.approx(score, abs=1e-4) for id_, score in one} == dict(other)
+        numbers = {id_: (pytest.approx(score, abs=1e-4), pytest.approx(likely, abs=1e-3)) for id_, score, likely in one}
+        assert numbers == {id_: (score, rest[0] if rest else None) for id_, score, *rest in other}
 
 
-def test_present_versions_have_fixtures() -> None:
+def test_an_older_checkpoint_is_refused_in_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copytree(LEGACY / "checkpoint-version-2", tmp_path / "model")
+    with pytest.raises(
+        FnftgError, match=r"version 2, written by an older version .*: train it again, or .* fnftg 0\.1\.$"
+    ):
+        fnftg.load(tmp_path / "model", LEGACY / "store-version-1")
+
+
+def test_an_older_calibration_is_refused_in_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copytree(make.MODEL, tmp_path / "model")
+    path = tmp_path / "model" / "calibration.json"
+    value = {**json.loads(path.read_text()), "version": 1}
+    del value["checksum"]  # as version 1 had none
+    path.write_text(json.dumps(value))
+    with pytest.raises(FnftgError, match="another version of fnftg: run fnftg calibrate again"):
+        fnftg.load(tmp_path / "model", make.GRAPH)
+
+
+def test_every_version_there_ever_was_has_a_sample() -> None:
+    assert {path.name for path in LEGACY.glob("store-*")} == {f"store-version-{n + 1}" for n in range(store.VERSION)}
+    checkpoints = {int(path.name.split("-")[2]) for path in LEGACY.glob("checkpoint-version-*") if path.is_dir()}
+    assert checkpoints == set(range(2, pretrained.VERSION + 1))  # 1 was never released
     assert make.GRAPH.is_dir() and make.MODEL.is_dir() and make.ANSWERS.is_file()
 
 

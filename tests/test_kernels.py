@@ -257,11 +257,11 @@ def test_a_model_of_constant_scores_ties_with_every_candidate() -> None:
 def test_rows_and_bounds_that_do_not_fit_are_refused() -> None:
     rows = np.zeros((3, 8), np.float32)
     for wrong in (-1, 3):
-        with pytest.raises(IndexError, match="among the 3"):
+        with pytest.raises(IndexError, match="there are 3 rows"):
             l1_pairs(rows, rows, np.array([0]), np.array([wrong]))
-    with pytest.raises(ValueError, match=r"3 queries .* not \(2,\)"):
+    with pytest.raises(ValueError, match=r"3 queries, not \(2,\)"):
         count_ranks(rows, rows, np.zeros(2))
-    with pytest.raises(ValueError, match="1 and 2"):
+    with pytest.raises(ValueError, match="1 query rows but 2"):
         l1_pairs(rows, rows, np.array([0]), np.array([0, 1]))
 
 
@@ -428,7 +428,7 @@ def test_offsets_that_do_not_fit_are_refused(offsets: list[Any]) -> None:
     for function in (segment_sum, segment_softmax):
         with pytest.raises(ValueError, match="Offsets"):
             function(torch.zeros(4, 2), torch.tensor(offsets, dtype=torch.int64))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         attend(torch.zeros(1, 2, 3), torch.zeros(4, 2, 5), torch.zeros(4, 2, 5), ragged([4]))
 
 

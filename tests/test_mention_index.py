@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import polars as pl
 import pytest
@@ -61,3 +63,9 @@ def test_new_entities_have_the_same_mentions_with_and_without_the_index(
         patch.setattr(NamePhrases, "looked_up_in", NamePhrases.found_in)
         for one, other in zip(by_index.parts, extended().parts, strict=True):
             assert one.keys.tolist() == other.keys.tolist() and one.kinds.tolist() == other.kinds.tolist()
+
+
+def test_a_name_is_found_in_a_text_of_another_unicode_form() -> None:
+    names, texts = ["Málaga", "Zürich"], ["x", unicodedata.normalize("NFD", "near Málaga")]
+    found = Mentions.of(Vocabulary(Strings.of(["0", "1"]), Strings.of(texts), Strings.of(names)))
+    assert found.between(np.array([1]), np.array([0])).tolist() == [mentions.NAMES]

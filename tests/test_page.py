@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import httpx
 import pytest
 import torch
 import uvicorn
@@ -29,8 +29,11 @@ from fnftg.models.pretrained import save_pretrained
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Relation
 from fnftg.serve.app import make_app
+from fnftg.serve.connection_table import make_table
+from fnftg.serve.http_protocol import ServerConfig
 from fnftg.serve.options import Options
 from fnftg.serve.schemas import ExplanationOut
+from fnftg.serve.server import listening_socket
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
 
@@ -93,16 +96,19 @@ def make_run(folder: Path) -> Path:
 
 @contextmanager
 def serving(run: Path, **options: Any) -> Iterator[str]:
-    """The address of the server, which answers in a thread of this process."""
-    bound = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(make_app(Options(str(run), **options)), log_level="warning", access_log=False)
+    """The address of the server, which answers in a thread of this process; its model is loaded."""
+    bound = listening_socket("127.0.0.1", 0, make_table(None, shared_address=False))
+    config = ServerConfig(make_app(Options(str(run), **options)), bound.table, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        address = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        while httpx.get(f"{address}/readyz", timeout=60).status_code != 200:
+            time.sleep(0.01)
+        yield address
     finally:
         server.should_exit = True
         thread.join()
@@ -277,7 +283,7 @@ def test_ids_with_any_character_have_addresses(tab: Any, address: str) -> None:
 @expecting("404|422")
 def test_an_unknown_entity_and_an_unknown_address_say_so(tab: Any, address: str) -> None:
     page = tab(f"{address}/#/entity/oter")
-    expect(page.get_by_role("heading", name="Not in this graph")).to_be_visible()
+    expect(page.get_by_role("heading", name="Entity not found")).to_be_visible()
     page.locator(".chip", has_text="otter").first.click()
     expect(page.locator(".answer").first).to_be_visible()
     page.goto(f"{address}/#/nowhere")
@@ -306,7 +312,7 @@ def test_answers_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     page.get_by_text("? → otter").click()
     expected = predictor.heads("_eats", "otter")
     expect_answers(page, expected)
-    expect(page.get_by_text("Scores are not probabilities; run fnftg calibrate")).to_be_visible()
+    expect(page.get_by_text("Scores are not probabilities. Run fnftg calibrate")).to_be_visible()
     page.reload()  # the question is in the address
     expect_answers(page, expected)
     page.get_by_role("button", name="Show more").click()
@@ -511,9 +517,9 @@ def test_predictions_for_a_new_entity_follow_what_is_written(tab: Any, address: 
     def expect_those_of(entity: NewEntity) -> None:
         expect_answers(page, predictor.tails(entity, "_hypernym"))
 
-    page.get_by_label("Its text").press_sequentially("beaver, a mammal")
+    page.get_by_label("Description").press_sequentially("beaver, a mammal")
     expect_those_of(NewEntity("beaver, a mammal"))
-    page.get_by_label("Its text").fill("a fish with fins")
+    page.get_by_label("Description").fill("a fish with fins")
     expect_those_of(NewEntity("a fish with fins"))
 
     page.get_by_role("button", name="Add a link").click()
@@ -542,10 +548,10 @@ def test_an_answer_that_comes_too_late_is_dropped(tab: Any, address: str, predic
     page = tab(f"{address}/#/new?relation=_eats")
     held: list[Any] = []
     page.route("**/v1/predict", lambda route: held.append(route) if not held else route.continue_())
-    page.get_by_label("Its text").fill("something slow")
+    page.get_by_label("Description").fill("something slow")
     page.wait_for_timeout(450)
     assert len(held) == 1
-    page.get_by_label("Its text").fill("a fish")
+    page.get_by_label("Description").fill("a fish")
     expected = predictor.tails(NewEntity("a fish"), "_eats")
     expect_answers(page, expected)
     held[0].continue_()

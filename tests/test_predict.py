@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import save_pretrained
 from fnftg.predict.index import NearestIndex
-from fnftg.predict.name_index import NameIndex, NameTable
+from fnftg.predict.name_index import NameIndex, NameTable, _plain, plain
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.ranking.embedding import candidate_table
@@ -433,10 +434,38 @@ def test_exact_case_tells_names_apart() -> None:
         names.row("POLISH")
 
 
+def test_a_name_is_found_in_whatever_unicode_form_it_is_typed_or_stored() -> None:
+    composed, decomposed = "Zürich", unicodedata.normalize("NFD", "Zürich")
+    graph = KnowledgeGraph.from_triples(
+        {"train": [("a", "r", "b"), ("c", unicodedata.normalize("NFD", "naître"), "c")]},
+        {
+            "a": composed,
+            "b": unicodedata.normalize("NFD", "Málaga, a town"),
+            "c": unicodedata.normalize("NFD", "zürich"),
+        },
+    )
+    names = NameIndex(graph.entities, "entity")
+    assert names.row("málaga") == names.row(unicodedata.normalize("NFD", "MÁLAGA")) == graph.entities.find("b")
+    assert names.row(composed) == names.row(decomposed) == graph.entities.find("a")  # c differs by its case
+    assert (
+        names.search("mála", 5) == names.search(unicodedata.normalize("NFD", "mála"), 5) == [graph.entities.find("b")]
+    )
+    assert NameIndex(graph.relations, "relation").row("naître") == graph.relations.find("r") + 1
+    with pytest.raises(FnftgError, match="not Unicode text"):
+        names.row("Z\udcfcrich")
+
+
+@given(st.text())
+@settings(max_examples=500, deadline=None)
+def test_the_table_of_names_and_those_who_ask_it_spell_alike(name: str) -> None:
+    found = plain(name)
+    assert found == _plain(pl.Series([name]))[0] == plain(unicodedata.normalize("NFD", name))
+
+
 def test_table_of_names_survives_the_disk(tmp_path: Path) -> None:
     made = NameTable.of(GRAPH.entities)
     made.save(tmp_path, "entity")
-    found = NameTable.open(tmp_path, "entity")
+    found = NameTable.open(tmp_path, "entity", len(GRAPH.entities))
     names = [made.names[place] for place in range(len(made.names))]
     assert names == sorted(names, key=str.encode) == [found.names[place] for place in range(len(found.names))]
     assert np.array_equal(made.rows, found.rows)
@@ -501,6 +530,27 @@ def test_updated_answers_are_those_of_embedding_everything_anew(
     assert_same(updated.many([question], 20)[0], expected)
 
 
+def test_an_update_given_twice_changes_nothing_the_second_time(own_run: Path, tmp_path: Path, here: Here) -> None:
+    texts = written(tmp_path / "new.txt", ("n1", "A new one"))
+    known = tuple(TRIPLES[0])
+    triples = written(tmp_path / "new.tsv", ("n1", "_r_1", "e3"), known, ("e3", "_r_1", "n1"), ("n1", "_r_1", "e3"))
+    files = ("--triples", triples, "--texts", texts)
+    first = here("update", own_run, *files)
+    assert first.returncode == 0 and "2 triples, and" in first.stderr and "2 triples were already in" in first.stderr
+
+    def state() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in own_run.rglob("*") if path.is_file()}
+
+    before = state()
+    again = here("update", own_run, *files)
+    assert again.returncode == 0 and "Nothing is new" in again.stderr and "4 triples were already in" in again.stderr
+    done = json.loads(here("update", own_run, *files, "--json").stdout)
+    assert (done["entities"], done["triples"], done["known"], done["embedded"]) == (0, 0, 4, 0)
+    assert state() == before
+    graph = fnftg.load(own_run).graph
+    assert done["graph"] == str(graph.path) and len(graph.triples("added")) == 2
+
+
 def test_update_that_is_cut_short_leaves_the_old_graph_current(
     own_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
 ) -> None:
@@ -526,7 +576,7 @@ def test_update_that_is_cut_short_leaves_the_old_graph_current(
             r"new.tsv, line 1: the graph has no entity 'nobody'; give its text with --texts",
         ),
         ([("e1", "_r_0", "e2"), ("e1", "hates", "e2")], [], r"line 2: .* no relation 'hates'; .*--relation-texts"),
-        ([], [("e1", "Another text")], r"new.txt, line 1: the entity 'e1' has another text already"),
+        ([], [("e1", "Another text")], r"new.txt, line 1: the entity 'e1' already has another text"),
         ([("e1", "_r_0")], [], r"line 1: 2 tab-separated"),
     ],
 )
@@ -555,7 +605,8 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
     built = NearestIndex.built(model, table, query_embeddings)
     assert built.recall >= 0.95 and built.queries == 50
     built.save(tmp_path / "hnsw")
-    index = NearestIndex.open(tmp_path / "hnsw")
+    index = NearestIndex.open(tmp_path / "hnsw", 3_000)
+    assert index is not None
     known = [generator.choice(3_000, 20, replace=False) for _ in range(50)]
     best = top_answers(model, query_embeddings, table, np.arange(51) * 20, np.concatenate(known), 10)
     scores, found = index.search(model, table, query_embeddings, np.arange(51) * 20, np.concatenate(known), 10)
@@ -638,7 +689,7 @@ def test_predict_gives_reasons_for_the_best_answer(run_folder: Path, here: Here,
             part.id for part in (found.head, found.relation, found.tail)
         ]
         table = here("predict", run_folder, *options, "--reasons")
-        assert table.returncode == 0 and "Why " in table.stdout and "the question's words" in table.stdout
+        assert table.returncode == 0 and "Why " in table.stdout and "query words" in table.stdout
 
 
 def test_batches_are_answered_line_by_line(
@@ -664,27 +715,29 @@ KNOWN = ("--head", "e3", "--relation", "_r_1")
 BAD_QUESTIONS: dict[str, tuple[tuple[object, ...], str]] = {
     "unknown entity": (("--head", "entity 99", "--relation", "_r_1"), r"no entity 'entity 99': did you mean e\d+"),
     "unknown relation": (("--head", "e3", "--relation", "r 9"), "no relation 'r 9': did you mean _r_"),
-    "ambiguous entity": (("--head", "twin", "--relation", "_r_1"), "name of 2 entities: give the id of one"),
-    "empty entity": (("--head", " ", "--relation", "_r_1"), "entity asked about is empty"),
+    "ambiguous entity": (("--head", "twin", "--relation", "_r_1"), "name of 2 entities: give an id instead"),
+    "empty entity": (("--head", " ", "--relation", "_r_1"), "The entity is empty"),
     "empty text": (("--text", " \n", "--relation", "_r_1"), "text of the new entity is empty"),
-    "text of 1 MB": (("--text", "long " * 200_000, "--relation", "_r_1"), "1,000,000 characters: 20,000 are allowed"),
+    "text that is not UTF-8": (("--text", "a\udcff", "--relation", "_r_1"), "not Unicode text"),
+    "entity that is not UTF-8": (("--head", "a\udcff", "--relation", "_r_1"), "not Unicode text"),
+    "text of 1 MB": (("--text", "long " * 200_000, "--relation", "_r_1"), "1,000,000 characters: give 20,000 at most"),
     "edge to nobody": (("--text", "a", "--edge", "_r_1=nobody", "--relation", "_r_1"), "no entity 'nobody'"),
     "edge of no relation": (("--text", "a", "--edge", "likes=e3", "--relation", "_r_1"), "no relation 'likes'"),
     "no edge": (("--text", "a", "--edge", "e3", "--relation", "_r_1"), "write RELATION=ENTITY"),
-    "too many edges": (("--text", "a", *["--edge", "_r_1=e3"] * 65, "--relation", "_r_1"), "65 edges: 64 are allowed"),
-    "taken id": (("--text", "a", "--id", "e3", "--relation", "_r_1"), "'e3' among its entities already"),
+    "too many edges": (("--text", "a", *["--edge", "_r_1=e3"] * 65, "--relation", "_r_1"), "65 edges: give 64 at most"),
+    "taken id": (("--text", "a", "--id", "e3", "--relation", "_r_1"), "already has an entity 'e3'"),
     "k of 0": ((*KNOWN, "-k", 0), "k is 0: ask for 1 to 10,000"),
     "k of a billion": ((*KNOWN, "-k", 10**9), "k is 1000000000"),
     "empty relation text": (("--head", "e3", "--relation-text", ""), "text of the new relation is empty"),
-    "two relations": ((*KNOWN, "--relation-text", "a"), "two relations"),
+    "two relations": ((*KNOWN, "--relation-text", "a"), "exclude each other"),
     "nothing asked": (("--head", "e3"), "Give two of"),
     "all given": ((*KNOWN, "--tail", "e4"), "Give two of"),
     "three entities": (("--head", "e3", "--tail", "e4", "--text", "a"), "third entity"),
     "edge of nothing": ((*KNOWN, "--edge", "_r_1=e3"), "describe it with --text"),
-    "ask for what is given": ((*KNOWN, "--ask", "heads"), "asks for tails"),
-    "batch and question": ((*KNOWN, "--batch", "x"), "no other question"),
+    "ask for what is given": ((*KNOWN, "--ask", "heads"), "ask for tails"),
+    "batch and question": ((*KNOWN, "--batch", "x"), "reads all questions from its file"),
     "batch that is not there": (("--batch", "/nowhere"), "/nowhere is not a file"),
-    "graph that is not there": ((*KNOWN, "--graph", "/nowhere"), "/nowhere is neither"),
+    "graph that is not there": ((*KNOWN, "--graph", "/nowhere"), "/nowhere does not exist and is not a dataset"),
 }
 
 
@@ -698,13 +751,13 @@ def test_bad_questions_get_one_sentence(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"head": "e1", "relation": }', "line 2: this is not JSON"),
+        ('{"head": "e1", "relation": }', "line 2: the line is not JSON"),
         ('["e1", "_r_0"]', "line 2: a question is"),
-        ('{"head": "e1"}', "line 2: A question has two"),
+        ('{"head": "e1"}', "line 2: A question must have two"),
         ('{"head": {"text": ""}, "relation": "_r_0"}', "line 2: The text of the new entity is empty"),
-        ('{"head": {"text": "a", "edges": ["e1"]}, "relation": "_r_0"}', "line 2: .*list of pairs"),
-        ('{"head": {"name": "a"}, "relation": "_r_0"}', "line 2: .*is no entity"),
-        ('{"head": true, "relation": "_r_0"}', "line 2: 'true' is no entity"),
+        ('{"head": {"text": "a", "edges": ["e1"]}, "relation": "_r_0"}', "line 2: .*list of .relation, entity. pairs"),
+        ('{"head": {"name": "a"}, "relation": "_r_0"}', "line 2: .*is not an entity"),
+        ('{"head": true, "relation": "_r_0"}', "line 2: 'true' is not an entity"),
         ('{"head": 400, "relation": "_r_0"}', "line 2: There is no entity in row 400"),
         ('{"head": "nobody", "relation": "_r_0"}', "line 2: The graph has no entity 'nobody'"),
         ("[" * 100_000, "line 2: "),
@@ -717,22 +770,26 @@ def test_bad_lines_are_named(line: str, words: str, run_folder: Path, tmp_path: 
 
 
 def test_folders_that_are_gone_or_no_runs_are_told(own_run: Path, tmp_path: Path, here: Here) -> None:
-    assert_one_sentence(here("predict", tmp_path / "nothing", *KNOWN), "holds no model")
+    assert_one_sentence(here("predict", tmp_path / "nothing", *KNOWN), "contains no model")
     assert_one_sentence(here("predict", own_run / "checkpoint", *KNOWN), "name one with --graph")
     config = json.loads((own_run / "config.json").read_text())
     (own_run / "config.json").write_text(json.dumps({**config, "graph": str(tmp_path / "gone")}))
-    assert_one_sentence(here("predict", own_run, *KNOWN), "is gone from .*name the graph with --graph")
+    assert_one_sentence(here("predict", own_run, *KNOWN), "is no longer at .*name the graph with --graph")
     named = here("predict", own_run / "checkpoint", *KNOWN, "--graph", config["graph"], "--json")
     assert len(json.loads(named.stdout)["answers"]) == 10
     table = next((own_run.parent / "run").glob("answers/*/table.npy"), None)
     assert table is None, "without its graph nothing is kept"
 
 
-def test_damaged_answers_are_told(own_run: Path, here: Here) -> None:
+def test_damaged_answers_are_made_again_with_a_notice(own_run: Path, here: Here) -> None:
     predictor = fnftg.load(own_run)
+    expected = here("predict", own_run, *KNOWN)
     assert predictor.folder is not None
     (predictor.folder / "table.npy").write_bytes(b"nonsense")
-    assert_one_sentence(here("predict", own_run, *KNOWN), "damaged: delete this folder")
+    found = here("predict", own_run, *KNOWN)
+    assert found.stdout == expected.stdout and "The cached answers are computed again." in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert here("predict", own_run, *KNOWN).stderr == ""
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "npz", "parquet", "tsv", "w2v", "txt"])

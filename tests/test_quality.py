@@ -17,7 +17,21 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "fnftg"
-FOUNDATION = {"arrays", "errors", "console", "files", "memory", "version", "fnftg"}  # what every room may use
+FOUNDATION = {  # what every room may use
+    *(
+        "array_files",
+        "arrays",
+        "checksums",
+        "console",
+        "errors",
+        "files",
+        "fnftg",
+        "json_files",
+        "memory",
+        "part_files",
+    ),
+    *("sizes", "version"),
+}
 ROOMS = {  # what else of ours each room may use
     "kernels": set(),
     "kg": set(),

@@ -41,7 +41,7 @@ from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import CHOICES, PROTOCOLS, Protocol, protocol
 from fnftg.ranking.queries import Filter
 from fnftg.ranking.results import baselines, relation_categories, results
-from fnftg.ranking.runs import parse_size
+from fnftg.sizes import parse_size
 from fnftg.text.text_transformer import GraphTexts
 
 EVERY_PROTOCOL = [Protocol(*choices) for choices in itertools.product(*CHOICES.values())]  # type: ignore[arg-type]
@@ -137,6 +137,31 @@ def test_ranks_are_those_of_the_oracle_under_every_protocol(case: tuple[Knowledg
             expected = oracle(model, graph, rules, "test")
         found = rank_split(model, graph, texts_of(graph), "test", rules).ranks.ravel().tolist()
         assert found == expected, rules
+
+
+def test_zero_shot_means_that_no_edge_of_an_unseen_relation_is_visible() -> None:
+    """Edges of these relations may come, go or lead elsewhere: no score changes."""
+    seen = [("a", "r", "b"), ("b", "r", "c"), ("c", "r", "d")]
+    test = [("a", "new", "c"), ("b", "new", "d"), ("b", "r", "d")]
+    texts, scores = {name: name for name in "abcd"}, {}
+    rules = replace(protocol("cumulative"), unseen_edges="hidden")
+    for name, val in {
+        "none": [],
+        "some": [("a", "new", "d"), ("c", "new", "c")],
+        "others": [("d", "new", "a")],
+    }.items():
+        graph = KnowledgeGraph.from_triples({"train": seen, "val": val, "test": test}, entity_texts=texts)
+        own = [[float(ord(name)), 1.0] for name in graph.entities.ids]
+        model = Summing(own, [[5.0, 1.0], [2.0, 3.0], [7.0, 2.0], [4.0, 4.0]], True)
+        scores[name] = rank_split(model, graph, texts_of(graph), "test", rules).scores
+        visible = {tuple(row) for row in rules.visible_triples(graph, "test").tolist()}
+        assert visible == {tuple(row) for row in [*graph.triples("train").tolist(), graph.triples("test").tolist()[2]]}
+        few_shot = rank_split(model, graph, texts_of(graph), "test", protocol("cumulative")).scores
+        assert (few_shot != scores[name]).any()
+    assert np.array_equal(scores["none"], scores["some"]) and np.array_equal(scores["none"], scores["others"])
+    assert (
+        rules.name == "cumulative-zero-shot" and "no edge of a relation that train lacks" in rules.described()["words"]
+    )
 
 
 def random_case(by_distance: bool, entities: int = 60, seed: int = 3) -> tuple[KnowledgeGraph, Summing]:
@@ -470,7 +495,7 @@ def test_evaluate_prints_saves_and_agrees_with_training(trained: Path, tmp_path:
         (["--split", "dev"], "it has train, val, test"),
         (["--memory", "lots"], "512MB"),
         (["--memory", "3"], "16 MB"),
-        (["--sample", "0"], "above 0"),
+        (["--sample", "0"], "at least 1"),
         (["--relations", "r1,likes"], "'likes'"),
         (["--graph", "/nowhere"], "/nowhere"),
     ],
@@ -482,13 +507,15 @@ def test_bad_questions_get_one_sentence(trained: Path, here: Here, arguments: li
 
 
 def test_a_folder_that_is_no_run_and_a_graph_that_is_gone_are_told(trained: Path, tmp_path: Path, here: Here) -> None:
-    assert "holds no model" in here("evaluate", tmp_path, "--graph", trained.parent / "graph").stderr
+    assert "contains no model" in here("evaluate", tmp_path, "--graph", trained.parent / "graph").stderr
     assert "--graph" in here("evaluate", trained / "checkpoint").stderr
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "graph": str(tmp_path / "gone")}))
-    assert "is gone" in here("evaluate", copy).stderr
+    assert "does not match: restore the file" in here("evaluate", copy).stderr
+    (copy / "config.json").write_text(json.dumps({"graph": str(tmp_path / "gone"), "config": config["config"]}))
+    assert "is no longer at" in here("evaluate", copy).stderr
 
 
 def test_processes_share_the_queries_and_find_the_same(trained: Path, here: Here) -> None:
@@ -513,6 +540,7 @@ def test_report_is_one_page_that_needs_nothing_else(trained: Path, tmp_path: Pat
     for name in ("learning", "protocols", "baselines", "relations", "ranks"):
         assert (tmp_path / "page" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     strict = json.loads((trained / "evaluations" / "test-strict.json").read_text())
+    assert strict.pop("checksum")
     assert f"{strict['mrr']:.4f}" in page
     (trained / "evaluations" / "test-strict.json").write_text(json.dumps({**strict, "mrr": 0.12345}))
     here("report", trained, "-o", tmp_path / "page")
@@ -529,7 +557,7 @@ def test_sizes_are_read_as_people_write_them() -> None:
 def test_unknown_protocol_and_empty_split_are_refused() -> None:
     with pytest.raises(FnftgError, match="own-split, cumulative, strict"):
         protocol("lenient")
-    with pytest.raises(FnftgError, match=r"^The protocol 'statik' is called cumulative now\.$"):
+    with pytest.raises(FnftgError, match=r"^The protocol 'statik' is now called cumulative\.$"):
         protocol("statik")
     with pytest.raises(FnftgError, match="own-split or cumulative"):
         replace(protocol("own-split"), visible="all")  # type: ignore[arg-type]

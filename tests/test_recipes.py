@@ -88,7 +88,7 @@ def test_without_a_config_the_default_is_frugal_or_that_of_the_system() -> None:
         ("base: [frugal]", "write the name of a recipe"),
         ("base: rugal", "no recipe 'rugal': choose frugal, "),
         ("base: mine.yaml", "is its own base"),
-        ("- 3", "holds no fields"),
+        ("- 3", "has no fields"),
         ("a: b: c", "cannot be read as YAML"),
     ],
 )

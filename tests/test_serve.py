@@ -50,6 +50,8 @@ from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.serve import batch_queue, model_manager
 from fnftg.serve.app import make_app
 from fnftg.serve.client import Client
+from fnftg.serve.connection_table import make_table
+from fnftg.serve.http_protocol import ServerConfig
 from fnftg.serve.model_manager import newest_metrics
 from fnftg.serve.options import Options
 from fnftg.serve.schemas import MOST_BYTES, MOST_EDGES, MOST_QUERIES
@@ -81,9 +83,10 @@ def own_run(run_folder: Path, tmp_path: Path) -> Path:
 @contextmanager
 def serving(run: Path, **options: Any) -> Iterator[httpx.Client]:
     """A real server in a thread, ready; `state` of the client is the AppState that its routes share."""
-    bound = listening_socket("127.0.0.1", 0)
-    app = make_app(Options(str(run), **options))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
+    given = Options(str(run), **options)
+    bound = listening_socket("127.0.0.1", 0, make_table(given.max_connections, given.behind_proxy))
+    app = make_app(given)
+    server = uvicorn.Server(ServerConfig(app, bound.table, log_level="error"))
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     headers = {"Authorization": f"Bearer {options['token']}"} if options.get("token") else {}
@@ -347,7 +350,7 @@ def test_client_asks_what_the_predictor_is_asked(server: httpx.Client, predictor
     closed = socket.create_server(("127.0.0.1", 0))
     port = closed.getsockname()[1]
     closed.close()
-    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(FnftgError, match="does not answer"):
+    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(FnftgError, match="Cannot reach"):
         client.model()
 
 
@@ -413,7 +416,8 @@ def test_bad_body_is_refused_naming_the_field(body: Any, field: str | None, code
 @pytest.mark.parametrize(
     "body",
     [
-        {"queries": [QUERIES[0]] * MOST_QUERIES, "k": 1000},
+        {"queries": [QUERIES[0]] * MOST_QUERIES, "k": 312},
+        {"queries": [QUERIES[0]] * 10, "k": 1000},
         query(head={"text": "x" * 20_000}),
         new(edges=[EDGE] * 32, incoming=[EDGE] * 32),
         new(id="x" * 200),
@@ -461,7 +465,7 @@ def test_body_that_is_too_large_is_refused_while_it_is_read(server: httpx.Client
     assert server.post("/v1/predict", content=fitting, headers=header).status_code == 200
     assert error_of(server.post("/v1/predict", content=fitting + b" ", headers=header), 413)[0] == "too_large"
     with socket.create_connection((server.base_url.host, server.base_url.port or 0)) as raw:
-        raw.sendall(b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        raw.sendall(b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         raw.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
         for _ in range(500):  # without an end, and yet there is an answer
             raw.sendall(b"10000\r\n" + b" " * (1 << 16) + b"\r\n")
@@ -619,7 +623,7 @@ def test_no_other_site_may_use_it(server: httpx.Client) -> None:
     asked = server.options(
         "/v1/predict", headers={"Origin": "https://e.example", "Access-Control-Request-Method": "POST"}
     )
-    assert asked.status_code == 405
+    assert asked.status_code == 403
     for path in ("/page/../app.py", "/page/%2e%2e/app.py", "/page//etc/passwd"):
         assert error_of(server.get(path), 404)
 
@@ -664,7 +668,7 @@ def held(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held
 
 
 def test_full_queue_is_told_at_once(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(run_folder, queue=3) as client:
+    with serving(run_folder, queue=3, behind_proxy=True) as client:
         with held(client, monkeypatch) as queue:
             waiting = queue.ask(*[query()] * 3)
             refused = client.post("/v1/predict", json=query())
@@ -710,7 +714,7 @@ def test_server_is_alive_but_not_ready_while_it_loads(run_folder: Path, monkeypa
     release, real = threading.Event(), model_manager.load_model
     monkeypatch.setattr(model_manager, "load_model", lambda options: release.wait(20) and real(options))
     app = make_app(Options(str(run_folder)))
-    with TestClient(app) as client:
+    with TestClient(app, "http://localhost") as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         assert (client.get("/readyz").status_code, client.get("/readyz").json()) == (503, {"status": "loading"})
         assert error_of(client.post("/v1/predict", json=query()), 503)[0] == "loading"
@@ -849,11 +853,11 @@ def test_signals_reload_and_stop_the_server(own_run: Path) -> None:
         process.send_signal(signal.SIGHUP)
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(2)]
-        assert "Reloaded" in lines[0] and "Not reloaded" in lines[1] and "damaged" in lines[1]
+        assert "Reloaded" in lines[0] and "Reload failed" in lines[1] and "damaged" in lines[1]
         assert client.model()["checkpoint"] == checkpoint and client.tails("e1", "_r_0")
         many = [Question("e1", "_r_0"), Question(NewEntity("long " * 24), "_r_1")] * 16
         with ThreadPoolExecutor(8) as threads:
-            asked = [threads.submit(Client(url, "s3cret").predict, many, 1000) for _ in range(8)]
+            asked = [threads.submit(Client(url, "s3cret").predict, many, 300) for _ in range(8)]
             time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
             ended = [one.exception() or one.result() for one in asked]
@@ -861,7 +865,7 @@ def test_signals_reload_and_stop_the_server(own_run: Path) -> None:
         answered = [one for one in ended if isinstance(one, list)]
         refused = [one for one in ended if isinstance(one, Exception)]
         assert answered and all(len(one) == 32 for one in answered)
-        assert all("does not answer" in str(error) for error in refused), "those that came too late"
+        assert all("Cannot reach" in str(error) for error in refused), "those that came too late"
 
 
 def test_interrupt_ends_without_a_traceback(run_folder: Path) -> None:
@@ -893,7 +897,7 @@ def test_bad_options_end_in_one_sentence(run_folder: Path, tmp_path: Path, here:
     for words, *options in [
         (f"Port {port} of 127.0.0.1 is in use", run_folder, "--port", port),
         ("not a folder", tmp_path / "nothing"),
-        ("holds no model", tmp_path, "--port", 0),
+        ("contains no model", tmp_path, "--port", 0),
         ("--port is 70000", run_folder, "--port", 70000),
         ("--queue is 0", run_folder, "--queue", 0),
         ("--deadline is nan", run_folder, "--deadline", "nan"),

@@ -62,7 +62,7 @@ def test_inductive_split_follows_the_rule_of_blp(graph: KnowledgeGraph, seed: in
     order = drawing_order(present, seed, None).tolist()
     expected = blp_oracle(graph, order, int(len(present) * 0.2), int(len(present) * 0.2), min_edges)
     if not any(expected.values()):
-        with pytest.raises(FnftgError, match="No entity can be held back"):
+        with pytest.raises(FnftgError, match="No entity can be held out"):
             graph.split_inductive(0.2, 0.2, seed, min_edges)
         return
     split = graph.split_inductive(0.2, 0.2, seed, min_edges)
@@ -154,5 +154,5 @@ def test_support_shows_a_share_of_each_new_entity_and_keeps_a_query() -> None:
 
 def test_support_of_a_single_edge_stays_a_query() -> None:
     graph = KnowledgeGraph.from_triples({"train": FAMILY["train"], "test": [("new", "knows", "ann")]})
-    with pytest.raises(FnftgError, match="nothing to make visible"):
+    with pytest.raises(FnftgError, match="no edges to make visible"):
         support_split(graph)

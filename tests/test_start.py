@@ -70,5 +70,8 @@ def test_what_a_saved_encoder_is_said_to_be_is_what_it_is(run_folder: Path) -> N
 
 def test_a_record_of_an_encoder_that_cannot_be_read_is_one_sentence(run_folder: Path) -> None:
     (run_folder / "checkpoint" / "encoder" / "encoder.json").write_text("{}")
+    with pytest.raises(FnftgError, match="damaged"):
+        from_pretrained(run_folder)
+    (run_folder / "checkpoint" / "checksums.json").unlink()  # as a checkpoint of 0.2
     with pytest.raises(FnftgError, match="does not describe an encoder"):
         from_pretrained(run_folder)

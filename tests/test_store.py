@@ -14,10 +14,11 @@ from conftest import FAMILY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fnftg.array_files import write_array
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, new_folder
 from fnftg.kg import KnowledgeGraph, import_graph
-from fnftg.kg.store import sorted_rows, write_array
+from fnftg.kg.store import sorted_rows
 from fnftg.kg.strings import ChainedStrings, Strings, as_series, search
 
 
@@ -94,9 +95,9 @@ def test_view_adds_without_copying_and_leaves_the_graph_alone(family: KnowledgeG
     ("entities", "triples", "message"),
     [
         ({"ann": "another"}, [], "already"),
-        ({"": "no id"}, [], "not empty"),
-        ({"fay": "two\nlines"}, [], "one line"),
-        ({"fay": " "}, [], "not empty"),
+        ({"": "no id"}, [], "non-empty line"),
+        ({"fay": "two\nlines"}, [], "one non-empty line"),
+        ({"fay": " "}, [], "non-empty line"),
         ({}, [("ann", "knows", "nobody")], "no entity 'nobody'"),
         ({}, [("ann", "hates", "bob")], "no relation 'hates'"),
     ],
@@ -126,16 +127,18 @@ def test_split_that_is_not_there_is_named(family: KnowledgeGraph) -> None:
 
 def test_failure_leaves_the_old_folder_whole(tmp_path: Path) -> None:
     target = tmp_path / "folder"
-    target.mkdir()
-    (target / "old").touch()
-    with pytest.raises(RuntimeError), new_folder(target, force=True) as folder:
+    with new_folder(target, "export") as folder:
+        (folder / "old").touch()
+    with pytest.raises(RuntimeError), new_folder(target, "export", force=True) as folder:
         (folder / "new").touch()
         raise RuntimeError
-    assert [path.name for path in target.iterdir()] == ["old"] and len(list(tmp_path.iterdir())) == 1
-    with new_folder(target, force=True) as folder:
+    assert sorted(path.name for path in target.iterdir()) == ["checksums.json", "old"]
+    assert len(list(tmp_path.iterdir())) == 1
+    with new_folder(target, "export", force=True) as folder:
         (folder / "new").touch()
         assert (target / "old").exists()
-    assert [path.name for path in target.iterdir()] == ["new"] and len(list(tmp_path.iterdir())) == 1
+    assert sorted(path.name for path in target.iterdir()) == ["checksums.json", "new"]
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
@@ -145,18 +148,31 @@ def test_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
         path.write_text("new")
         raise RuntimeError
     assert target.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(FnftgError, match="exists already"), new_file(target):
+    with pytest.raises(FnftgError, match="already exists"), new_file(target):
         pass
 
 
 def test_running_process_keeps_its_unfinished_folder(tmp_path: Path) -> None:
-    with new_folder(tmp_path / "store") as mine:
-        os.rename(mine, tmp_path / ".store.partial-1")  # as if another live process were at work on the same target
-        with new_folder(tmp_path / "store") as other:
+    with new_folder(tmp_path / "store", "graph") as mine:
+        with new_folder(tmp_path / "store", "graph") as other:  # as another process with the same PID would
             (other / "x").touch()
-        assert (tmp_path / ".store.partial-1").exists()
-        os.rename(tmp_path / ".store.partial-1", mine)
+        assert mine != other and mine.is_dir() and not other.exists()
         os.rename(tmp_path / "store", tmp_path / "moved")
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    for name in ("store", "file", "x" * 250):
+        left = tmp_path / f".{name[:120]}.partial-abc"
+        left.mkdir()
+        (left / "half").touch()
+    with (
+        new_folder(tmp_path / "store", "graph"),
+        new_file(tmp_path / "file") as file,
+        new_file(tmp_path / ("x" * 250)) as long,
+    ):
+        file.touch()
+        long.touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "store", "x" * 250]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 3), (5,)])

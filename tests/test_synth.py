@@ -108,16 +108,16 @@ def test_small_and_odd_sizes_hold_as_well(entities: int, triples: int, relations
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"entities": 0}, "0 entities: ask for at least 1"),
-        ({"triples": -1}, "-1 triples: ask for at least 1"),
-        ({"relations": 0}, "0 relations: ask for at least 1"),
+        ({"entities": 0}, "0 entities: choose at least 1"),
+        ({"triples": -1}, "-1 triples: choose at least 1"),
+        ({"relations": 0}, "0 relations: choose at least 1"),
         ({"words": 0}, "0 words"),
         ({"seed": -1}, "seed -1 is negative"),
         ({"triples": 9, "relations": 2}, "too few for three splits"),
         ({"relations": TRIPLES}, "cannot all occur in"),
         ({"entities": 10}, "10 entities are too few"),
         ({"entities": 3 * TRIPLES}, "cannot all occur in"),
-        ({"entities": 60}, "ask for more entities"),
+        ({"entities": 60}, "choose more entities"),
     ],
 )
 def test_sizes_that_cannot_be_made_are_one_sentence_and_no_folder(
@@ -131,7 +131,7 @@ def test_sizes_that_cannot_be_made_are_one_sentence_and_no_folder(
 
 def test_an_existing_folder_is_replaced_only_by_force(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
-    with pytest.raises(FnftgError, match="exists already"):
+    with pytest.raises(FnftgError, match="already exists"):
         write_synthetic(tmp_path / "files", 100, 300, 5)
     write_synthetic(tmp_path / "files", 100, 300, 5, force=True)
     assert (tmp_path / "files" / "ind-train.tsv").is_file()

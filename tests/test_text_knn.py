@@ -71,10 +71,13 @@ def test_nearest_texts_are_computed_once_and_read_from_the_cache_after(
     for (seed, k), (rows, cosines) in zip(cases, expected, strict=True):
         found = TextKNN.of(features(seed), k).precomputed_for_all(tmp_path)(everyone)
         assert np.array_equal(found[0], rows) and np.array_equal(found[1], cosines)
+    monkeypatch.undo()
     for file in tmp_path.glob("nearest-texts-*/rows.npy"):
         file.write_bytes(b"x")
-    with pytest.raises(FnftgError, match="damaged: delete it"):
-        TextKNN.of(features(), 4).precomputed_for_all(tmp_path)
+    for (seed, k), (rows, cosines) in zip(cases, expected, strict=True):
+        assert TextKNN.of(features(seed), k).loaded(tmp_path).precomputed is None, "damaged"
+        found = TextKNN.of(features(seed), k).precomputed_for_all(tmp_path)(everyone)
+        assert np.array_equal(found[0], rows) and np.array_equal(found[1], cosines), "made again"
 
 
 def test_nearest_texts_of_an_extended_graph_are_those_of_the_whole_one() -> None:
@@ -93,7 +96,7 @@ def test_fewer_entities_than_asked_for_leave_places_empty() -> None:
 
 def test_too_many_entities_are_refused_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENTITIES", 3)
-    with pytest.raises(FnftgError, match="4 entities are too many"):
+    with pytest.raises(FnftgError, match="limited to 3 entities, but the graph has 4"):
         TextKNN.of(features(count=4), 2)
 
 

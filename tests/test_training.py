@@ -228,7 +228,7 @@ def test_log_of_a_run_grows_while_it_is_trained(store: Path, tmp_path: Path) -> 
 def test_patience_without_validation_is_refused(store: Path, tmp_path: Path) -> None:
     graph = KnowledgeGraph.open(store)
     without = graph.with_splits({"train": graph.triples("train")}, {})
-    with pytest.raises(FnftgError, match="patience needs triples in val"):
+    with pytest.raises(FnftgError, match="patience needs a val split"):
         train_run(without, configured(training={"patience": 1}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     steps: list[int] = []
@@ -260,9 +260,7 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
         )
     assert losses["limited"] == losses["same"] and len(losses["same"]) == 16
     assert len(losses["short"]) == 8
-    assert (
-        "2 of 9 epochs of 8 steps each, for --training.max_steps is 23: raise it for more." in capsys.readouterr().err
-    )
+    assert "2 instead of 9 epochs of 8 steps, because --training.max_steps is 23." in capsys.readouterr().err
 
 
 def test_paper_learning_rate_follows_the_batch() -> None:
@@ -335,17 +333,37 @@ def test_graph_without_train_triples_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_run_that_was_stopped_before_its_first_restart_point_can_be_resumed(store: Path, tmp_path: Path) -> None:
+    graph, config = KnowledgeGraph.open(store), configured(training={"epochs": 1})
+
+    def stop(step: int, loss: float) -> None:
+        raise RuntimeError
+
+    train_run(graph, config, tmp_path / "whole")
+    with pytest.raises(RuntimeError):
+        train_run(graph, config, tmp_path / "run", after_step=stop)
+    assert not (tmp_path / "run" / "restart").exists()
+    with pytest.raises(FnftgError, match="continue with --resume"):
+        train_run(graph, config, tmp_path / "run")
+    train_run(graph, config, tmp_path / "run", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "run"))
+    left = tmp_path / "early" / ".config.json.partial-abc"
+    left.mkdir(parents=True)  # stopped even before its config was written
+    train_run(graph, config, tmp_path / "early")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "early")) and not left.exists()
+
+
 def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
     graph = KnowledgeGraph.open(store)
     config = configured(training={"epochs": 1})
     train_run(graph, config, tmp_path / "run")
     before = weights(tmp_path / "run")
-    with pytest.raises(FnftgError, match="exists already"):
+    with pytest.raises(FnftgError, match="already exists"):
         train_run(graph, config, tmp_path / "run")
     other = graph.extended({"new": "a new thing"})
     with pytest.raises(FnftgError, match="another graph"):
         train_run(other, config, tmp_path / "run", resume=True)
-    with pytest.raises(FnftgError, match="no restart point"):
+    with pytest.raises(FnftgError, match="no run to resume"):
         train_run(graph, config, tmp_path / "nothing", resume=True)
     assert same(before, weights(tmp_path / "run"))
     (tmp_path / "run" / "checkpoint" / "model.safetensors").write_bytes(b"x")
@@ -375,7 +393,7 @@ def test_train_and_evaluate_take_names_folders_and_changes(
     assert found["mrr"] == again["mrr"] and again["protocol"]["name"] == "strict"
     with pytest.raises(FnftgError, match="pass the graph"):
         fnftg.evaluate(model)
-    with pytest.raises(FnftgError, match="set training in it"):
+    with pytest.raises(FnftgError, match="set training in the config"):
         fnftg.train(store, output=tmp_path / "four", config=configured(), training={"epochs": 1})
     with pytest.raises(FnftgError, match="unknown field optimiser"):
         fnftg.train(store, output=tmp_path / "four", optimiser="adam")

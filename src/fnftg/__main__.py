@@ -1,4 +1,4 @@
-"""`python -m fnftg`."""
+"""Run the command line with `python -m fnftg`."""
 
 from fnftg.cli import start
 

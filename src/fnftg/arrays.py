@@ -1,4 +1,4 @@
-"""The types of numpy arrays; what an array holds and its shape stand in a comment where it is used."""
+"""Type aliases for NumPy arrays. Comments at the point of use give shapes and contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: one dict maps each command to the function that runs it; the rest only finds and calls it."""
+"""The command line. `COMMANDS` maps each command to the function that runs it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import argparse
 import gc
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import fnftg
+from fnftg.console import log, print_text
 from fnftg.errors import FnftgError
 
 
@@ -25,7 +27,7 @@ class Command:
 GRAPH, LOOK, MODEL = "Import a graph", "Inspect and split a graph", "Train and evaluate a model"
 ASK, PAPER = "Predict links", "Reproduce the paper"
 COMMANDS = {
-    "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the datasets that have a name."),
+    "data list": Command(GRAPH, "fnftg.kg.commands.data:list_datasets", "List the named datasets."),
     "data get": Command(GRAPH, "fnftg.kg.commands.data:get_dataset", "Download, copy or build a dataset."),
     "import": Command(
         GRAPH,
@@ -76,8 +78,11 @@ COMMANDS = {
 
 
 def start() -> None:
-    """Runs the command of this process and ends it. Importing torch makes very many objects and hardly any garbage, so
-    Python looks for garbage less often, and not at all at the end: that saves a third of a short command's time."""
+    """Run the command and exit.
+
+    Importing torch creates many objects and little garbage. Running the garbage collector less often, and not at exit,
+    saves a third of a short command's time.
+    """
     gc.set_threshold(100_000, 50, 100)
     code = main()
     gc.freeze()
@@ -85,20 +90,46 @@ def start() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; bad input ends in one sentence on standard error and exit code 1."""
+    """Run a command and return its exit code. Bad input prints one sentence on standard error and returns 1."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing half-written stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds the stack, which removes partial files
     try:
         return run(list(arguments))
     except FnftgError as error:
-        print(f"fnftg: {error}", file=sys.stderr)
+        log(f"fnftg: {error}")
         return 1
     except KeyboardInterrupt:
-        print("fnftg: stopped; nothing half-written was left.", file=sys.stderr)
+        log("fnftg: stopped; partial output was removed.")
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter would complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python prints an error at exit
         return 141
+    except Exception as error:
+        words = system_failure(error)
+        if words is None:
+            raise  # a bug in fnftg: show the traceback
+        log(f"fnftg: {words}")
+        return 1
+
+
+def system_failure(error: Exception) -> str | None:
+    """Return a sentence about a failure of the operating system, or None for other errors."""
+    out_of_memory = isinstance(error, RuntimeError) and re.search("n't allocate memory|out of memory", str(error))
+    if isinstance(error, MemoryError) or out_of_memory:
+        return "Out of memory: close other programs, use a smaller batch, or use a machine with more memory."
+    if isinstance(error, RecursionError):
+        return "The input is nested too deeply: check that it is the right file."
+    from fnftg.files import is_full_disk
+
+    if is_full_disk(error):
+        return "The disk is full or a size limit was reached: free some space and run the command again."
+    if not isinstance(error, OSError):
+        return None
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return f"The operating system reports: {reason}."
+    named = " and ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None)
+    return f"{named} cannot be read or written: {reason}."
 
 
 def run(arguments: list[str]) -> int:
@@ -113,20 +144,20 @@ def run(arguments: list[str]) -> int:
             getattr(importlib.import_module(module), function)(parser, arguments[length:])
             return 0
     if arguments == ["--version"]:
-        print(f"fnftg {fnftg.__version__}")
+        print_text(f"fnftg {fnftg.__version__}")
         return 0
     prefix = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     chosen = {name: command for name, command in COMMANDS.items() if name.startswith(f"{prefix} " if prefix else "")}
     if not chosen:
-        print(f"fnftg: there is no command {prefix!r}; fnftg --help lists them.", file=sys.stderr)
+        log(f"fnftg: there is no command {prefix!r}; fnftg --help lists them.")
         return 2
     asked = arguments[bool(prefix) :] in (["--help"], ["-h"])
-    print(overview(chosen), file=sys.stdout if asked else sys.stderr)
+    (print_text if asked else log)(overview(chosen))
     return 0 if asked else 2
 
 
 def overview(commands: dict[str, Command]) -> str:
-    """The commands with their one-line descriptions, grouped in the order in which a user meets them."""
+    """Return the help text: the commands by group with their summaries, in the order of a typical workflow."""
     lines = ["usage: fnftg COMMAND …", "", str(fnftg.__doc__)]
     width = max(map(len, commands)) + 2
     for group in dict.fromkeys(command.group for command in commands.values()):

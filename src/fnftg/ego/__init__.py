@@ -1,1 +1,1 @@
-"""Ego-graphs, the edges around a centre: which of them a query may see, and the Graph Transformer that reads them."""
+"""Ego-graphs: the visible edges around entities, leak-free sampling, and the Graph Transformer (GT)."""

@@ -1,8 +1,8 @@
-"""`GraphContext`: the texts and edges that a model may look at, and the same with what a request adds to them.
+"""`GraphContext`: the texts and edges that a model may use.
 
-VisibleGraph        what everything that looks at a graph asks for
-├─ GraphContext     a whole graph
-└─ ExtendedContext  a graph with a few more entities, relations and triples; nothing of the graph is copied
+VisibleGraph        the interface
+├─ GraphContext     a graph
+└─ ExtendedContext  a graph with the entities, relations and triples of a request; the graph is not copied
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ NO_TRIPLES: Triples = np.zeros((0, 3), np.int32)
 
 
 class VisibleGraph(ABC):
-    """Entities and relations have the rows 0, 1, …; those that a request adds come last."""
+    """The texts and edges that a model may use. Rows of entities and relations that a request adds come last."""
 
     entities: int  # N
     relations: int  # R
     base: GraphContext | None  # the graph that this one extends
-    added: Triples  # (n, 3): the triples that the graph extended lacks
-    memo: dict[Hashable, Any]  # what was counted once
+    added: Triples  # (n, 3): the triples that the base graph lacks
+    memo: dict[Hashable, Any]  # cached results of `counted`
 
     @property
     @abstractmethod
     def known(self) -> AnswerLookup:
-        """The answers that visible edges give to queries."""
+        """The answers of queries among the visible edges."""
 
     @property
     @abstractmethod
     def mentions(self) -> Mentions:
-        """Which texts name which entities."""
+        """The mentions of entities in texts."""
 
     @property
     @abstractmethod
     def fingerprints(self) -> Int64Array:
-        """Hashes of the relations' texts: (R,), never 0."""
+        """Hashes of the relations' texts, (R,), never 0."""
 
     @abstractmethod
     def entity_texts(self, first: int = 0) -> list[str]:
-        """The texts of the entities from row `first` on."""
+        """Return the texts of the entities from row `first` on."""
 
     @abstractmethod
     def nearest_texts(self, k: int) -> TextKNN:
-        """The k entities with the most similar texts of each entity."""
+        """Return the index of the k nearest texts of each entity."""
 
     @abstractmethod
     def subgraph(self, centres: IntArray) -> LocalSubgraph:
-        """A graph that has all edges of the centres (n,)."""
+        """Return a graph with all edges of the centres (n,)."""
 
     def counted(self, key: Hashable, count: Callable[[], Any]) -> Any:
-        """What was counted under this key; it is counted now if it was not."""
+        """Return the result of `count`, which is called only once for each key."""
         if key not in self.memo:
             self.memo[key] = count()
         return self.memo[key]
@@ -81,27 +81,37 @@ class VisibleGraph(ABC):
         streams: Int64Array | None = None,
         training: bool = False,
     ) -> EgoGraphs:
-        """The sampled ego-graphs; outside training they depend on the centre alone, not on the batch."""
+        """Sample the ego-graphs of centres (n,).
+
+        Args:
+            config: the numbers of neighbours.
+            centres: the entities at the centres.
+            hidden: the edges to hide.
+            key: (seed, epoch, step) of the random numbers.
+            streams: the random stream of each centre; by default the centre itself, so that a sample does not depend
+                on the batch.
+            training: whether to use the number of neighbours for training.
+        """
         limit = config.num_neighbours if training else config.num_neighbours_at_evaluation
         if limit == 0:
             return EgoGraphs(np.zeros(len(centres) + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         streams = centres.astype(np.int64) if streams is None else streams
         graph = self.subgraph(centres)
-        assert hidden is None or graph.entities is None, "what is hidden has the numbers of the whole graph"
+        assert hidden is None or graph.entities is None, "hidden edges have the rows of the whole graph"
         egos = sample(graph.neighbours, graph.inside(centres), limit, key, hidden, streams)
         return graph.outside_ego_graphs(egos)
 
 
 class GraphContext(VisibleGraph):
-    """A whole graph.
+    """The texts and visible edges of a graph.
 
     Args:
-        texts: the texts as the model reads them.
+        texts: the texts as input of the model.
         neighbours: the visible edges.
-        known: the same edges as answers; made of the neighbours when first needed if not given.
-        base: the graph that this one extends, if it is a view.
-        added: the triples that this view adds to it.
-        interactive: few entities will be asked about, so nothing is computed for all of them in advance.
+        known: the same edges as answers; by default built from the neighbours on first use.
+        base: of a view, the graph that it extends.
+        added: of a view, the triples that it adds.
+        interactive: whether only few entities will be queried, so that nothing is precomputed for all of them.
     """
 
     def __init__(
@@ -120,7 +130,7 @@ class GraphContext(VisibleGraph):
 
     @classmethod
     def of(cls, texts: GraphTexts, triples: Triples, directions: Directions = "both") -> GraphContext:
-        """With the edges of triples (n, 3)."""
+        """Build a context with the edges of triples (n, 3)."""
         return cls(texts, Neighbours.of(triples, texts.entities, texts.relations, directions))
 
     @cached_property
@@ -149,14 +159,14 @@ class GraphContext(VisibleGraph):
 
 
 class ExtendedContext(VisibleGraph):
-    """A graph with the few entities, relations and triples of a request.
+    """A graph with the entities, relations and triples of a request.
 
     Args:
         base: the graph.
-        triples: those of the request, (n, 3), with the rows of this context.
-        new_texts: of the new entities.
-        features: gives the frozen encoder's features of these texts, (new entities, hidden).
-        new_fingerprints: of the texts of the new relations.
+        triples: triples of the request, (n, 3), in rows of this context.
+        new_texts: texts of the new entities.
+        features: function that returns the frozen encoder's features of these texts, (new entities, hidden).
+        new_fingerprints: fingerprints of the new relations' texts.
     """
 
     base: GraphContext
@@ -176,7 +186,7 @@ class ExtendedContext(VisibleGraph):
 
     @cached_property
     def edges(self) -> EdgeList:
-        """Of the request."""
+        """The edges of the request."""
         return EdgeList.of(self.triples, self.relations, self.base.neighbours.directions)
 
     @cached_property
@@ -205,12 +215,12 @@ class ExtendedContext(VisibleGraph):
         return LocalSubgraph.of(self.base.neighbours, self.edges, self.relations, centres.astype(np.int64))
 
     def changed_centres(self, config: EgoConfig) -> Int64Array:
-        """The entities whose ego-graphs may differ from those of the graph, new ones included; ascending."""
+        """Return the entities whose ego-graphs may differ from the base graph, including new ones, ascending."""
         return changed_centres(self.base.neighbours, self.edges, self.entities, config)
 
 
 def changed_centres(base: Neighbours, added: EdgeList, entities: int, config: EgoConfig) -> Int64Array:
-    """The entities whose ego-graphs may differ once edges are added to a graph, new ones included; ascending."""
+    """Return the entities whose ego-graphs may change when edges are added, including new ones, ascending."""
     new = np.arange(len(base), entities)
     if config.num_neighbours_at_evaluation == 0:
         return new
@@ -218,7 +228,7 @@ def changed_centres(base: Neighbours, added: EdgeList, entities: int, config: Eg
 
 
 def relation_fingerprints(texts: GraphTexts, relations: IntArray) -> Int64Array:
-    """Hashes that tell the texts of relations (n,) apart in whatever graph, by their tokens: (n,), never 0."""
+    """Return hashes of the tokens of relations' texts, (n,), never 0. They are the same in any graph."""
     rows, ragged = texts.entities + relations.astype(np.int64), texts.tokens.ragged
     lengths = ragged.lengths(rows)
     tokens = np.split(ragged.flat(rows, lengths).astype("<i8"), np.cumsum(lengths)[:-1]) if len(rows) else []

@@ -1,4 +1,4 @@
-"""Which neighbours a centre sees."""
+"""The configuration of ego-graphs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fnftg.errors import FnftgError
 
 @dataclass(frozen=True)
 class EgoConfig:
-    """Which neighbours a centre sees.
+    """How ego-graphs are sampled.
 
     Args:
-        num_neighbours: neighbours at most, in training.
-        evaluation_num_neighbours: neighbours at most, in evaluation and prediction; as in training if none is given.
-        directions: both, incoming edges having the inverse relation's text, or out.
+        num_neighbours: maximum number of neighbours in training.
+        evaluation_num_neighbours: maximum number of neighbours in evaluation and prediction (default: num_neighbours).
+        directions: out for outgoing edges, or both; incoming edges have the text of the inverse relation.
     """
 
     num_neighbours: int = 10
@@ -24,9 +24,9 @@ class EgoConfig:
 
     def __post_init__(self) -> None:
         if self.num_neighbours < 0 or (self.evaluation_num_neighbours or 0) < 0:
-            raise FnftgError("The limits of ego-graphs must not be negative.")
+            raise FnftgError("ego.num_neighbours and ego.evaluation_num_neighbours must not be negative.")
         if self.directions not in ("both", "out"):
-            raise FnftgError(f"Ego-graphs have directions both or out, not {self.directions!r}.")
+            raise FnftgError(f"ego.directions is {self.directions!r}: it must be both or out.")
 
     @property
     def num_neighbours_at_evaluation(self) -> int:

@@ -1,8 +1,8 @@
-"""The Graph Transformer Encoder (GT): from a centre's vector and its ego-graph to the entity's embedding.
+"""The Graph Transformer encoder (GT), which computes an entity's embedding from its text's vector and its ego-graph.
 
-The paper's layer is quadratic in the ego-graph, but only the centre is read out of it. So only the centre's row of the
-attention is computed: exactly the paper's result at a cost linear in the neighbours, ragged, never padded.
-Keys, values and the relations' modulation run over distinct nodes and labels; per edge only elementwise work remains.
+The cost of the paper's layer is quadratic in the size of the ego-graph, but only the centre's output is used. Computing
+only the centre's row of the attention gives the same result at a cost linear in the number of neighbours. Edges are
+ragged, without padding. Keys, values and the modulation by relations are computed once per distinct node and label.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fnftg.kernels.segments import attend, attention_weights
 
 @dataclass(frozen=True)
 class GraphTransformerConfig:
-    """The paper's layer is the default; the switches are its ablations and what goes beyond it.
+    """The configuration of the Graph Transformer. The default is the paper's layer.
 
     Args:
-        heads: attention heads; the paper's formula has one.
-        relations: r_ij: edges modulate the attention by their label's text.
-        segments: s[CENTRE] and s[NEIGHBOUR] are added to the inputs.
-        modulated_values: beyond the paper: values are modulated by 1 + LN(r_ij) W as keys are.
-        label_histogram: beyond the paper: the number of edges of each label is added to the centre's input.
+        heads: number of attention heads; the paper's formula has one.
+        relations: whether the texts of the edges' labels (r_ij) modulate the attention.
+        segments: whether segment embeddings s[CENTRE] and s[NEIGHBOUR] are added to the inputs.
+        modulated_values: beyond the paper: whether values are modulated by 1 + LN(r_ij) W, as keys are.
+        label_histogram: beyond the paper: whether the counts of edges by label are added to the centre's input.
         feed_forward: width of the SwiGLU layer as a multiple of d.
-        dropout: after the attention and after the feed-forward layer.
+        dropout: dropout after the attention and after the feed-forward layer.
     """
 
     heads: int = 1
@@ -42,22 +42,22 @@ class GraphTransformerConfig:
 
     def __post_init__(self) -> None:
         if self.heads < 1:
-            raise FnftgError(f"A graph transformer needs at least one head, not {self.heads}.")
+            raise FnftgError(f"heads is {self.heads}: it must be at least 1.")
         if not 0 <= self.dropout < 1 or self.feed_forward <= 0:
             raise FnftgError(f"dropout {self.dropout} must be in [0, 1) and feed_forward {self.feed_forward} above 0.")
 
 
 @dataclass(frozen=True)
 class EgoEdges:
-    """Ego-graphs over distinct nodes and labels: the edges of centre i stand at offsets[i] to offsets[i + 1]."""
+    """Ego-graphs over distinct nodes and labels. The edges of centre i are at offsets[i] to offsets[i + 1] - 1."""
 
     offsets: Tensor  # (centres + 1,)
     nodes: Tensor  # (edges,): rows of the distinct neighbours' vectors
     labels: Tensor  # (edges,): rows of the distinct labels' vectors
-    counts: LabelCounts | None = None  # of the same edges, for a GT with a label histogram
+    counts: LabelCounts | None = None  # of these edges, for a GT with a label histogram
 
     def repeated(self, times: int) -> EgoEdges:
-        """The same ego-graphs for further centres: once more for each."""
+        """Return the ego-graphs repeated `times` times, for further centres."""
         starts = [self.offsets[:-1] + len(self.nodes) * turn for turn in range(times)]
         return EgoEdges(
             torch.cat([*starts, self.offsets[-1:] * times]),
@@ -68,12 +68,14 @@ class EgoEdges:
 
 
 class GraphTransformer(nn.Module):
-    """Pre-LayerNorm attention over the ego-graph, then SwiGLU."""
+    """Pre-LayerNorm attention over the ego-graph, followed by SwiGLU."""
 
     def __init__(self, width: int, config: GraphTransformerConfig):
         super().__init__()
         if width % config.heads:
-            raise FnftgError(f"A width of {width} cannot be shared by {config.heads} heads: choose a divisor of it.")
+            raise FnftgError(
+                f"The width {width} is not divisible by {config.heads} heads: choose another number of heads."
+            )
         self.config = config
         self.centre = nn.Parameter(torch.zeros(width))  # s[CENTRE]
         self.neighbour = nn.Parameter(torch.zeros(width))  # s[NEIGHBOUR]
@@ -87,17 +89,19 @@ class GraphTransformer(nn.Module):
         self.layer = GraphLayer(width, config)
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
-        """centres (n, d), distinct neighbours (m, d), distinct labels (p, d) → (n, d)."""
+        """Encode centres (n, d) with distinct neighbours (m, d) and distinct labels (p, d): (n, d)."""
         read: Tensor = self.layer(*self.inputs(centres, nodes, labels, edges), labels, edges)
         return read
 
     def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
-        """The weights that `forward` reads the nodes with: offsets (n + 1,), and (n + edges, heads) of which each
-        centre's own comes before those of its neighbours."""
+        """Return the attention weights of `forward`: offsets (n + 1,) and weights (n + edges, heads).
+
+        The weight of each centre comes before those of its neighbours.
+        """
         return self.layer.attention(*self.inputs(centres, nodes, labels, edges), labels, edges)
 
     def inputs(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
-        """What the layer reads: centres (n, d), distinct neighbours (m, d)."""
+        """Return the inputs of the layer: centres (n, d), distinct neighbours (m, d)."""
         centres, nodes = centres + self.centre, nodes + self.neighbour
         if self.label_histogram is not None:
             assert edges.counts is not None
@@ -126,7 +130,7 @@ class GraphLayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
-        """The centres' rows of the layer: (n, d)."""
+        """Compute the layer's output for the centres, (n, d)."""
         own, others = self.before_attention(centres), self.before_attention(nodes)  # (n, d), (m, d)
         key_factors, value_factors = self.modulation(labels)  # (p, d) or None
         places = CentreFirst.of(edges.offsets, len(edges.nodes))
@@ -136,7 +140,7 @@ class GraphLayer(nn.Module):
         return self.after_attention(centres, attended)
 
     def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
-        """The weights of the centres' rows: offsets (n + 1,), and (n + edges, heads), the centre first."""
+        """Return the weights of the centres' attention: offsets (n + 1,), weights (n + edges, heads), centre first."""
         own, others = self.before_attention(centres), self.before_attention(nodes)
         places = CentreFirst.of(edges.offsets, len(edges.nodes))
         query, keys = self.queries_and_keys(own, others, self.modulation(labels)[0], edges, places)
@@ -145,7 +149,7 @@ class GraphLayer(nn.Module):
     def queries_and_keys(
         self, own: Tensor, others: Tensor, factors: Tensor | None, edges: EgoEdges, places: CentreFirst
     ) -> tuple[Tensor, Tensor]:
-        """What the attention compares: (n, heads, d / heads) with (n + edges, heads, d / heads), the centre first."""
+        """Return queries (n, heads, d / heads) and keys (n + edges, heads, d / heads), the centre's key first."""
         keys = modulated(self.key(others), factors, edges)  # (edges, d)
         keys = places.rows(self.key(own), keys)
         return self.split(self.query(own)), self.split(keys)
@@ -156,7 +160,7 @@ class GraphLayer(nn.Module):
         return x + fed
 
     def modulation(self, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """1 + LN(r) W_R for the keys and, beyond the paper, likewise for the values: (p, d) each."""
+        """Return the factors 1 + LN(r) W_R of the keys and, beyond the paper, those of the values, (p, d) each."""
         if not self.config.relations:
             return None, None
         normed = self.relation_norm(labels)
@@ -164,22 +168,22 @@ class GraphLayer(nn.Module):
         return 1 + self.relation_key(normed), values
 
     def split(self, x: Tensor) -> Tensor:
-        """(…, d) → (…, heads, d / heads)"""
+        """Split into heads: (…, d) → (…, heads, d / heads)."""
         return x.view(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
 
 
 def modulated(rows: Tensor, factors: Tensor | None, edges: EgoEdges) -> Tensor:
-    """The rows of each edge's neighbour, times the factors of its label: (edges, d)."""
+    """Gather the row of each edge's neighbour and multiply it by the factors of the edge's label: (edges, d)."""
     gathered = rows.index_select(0, edges.nodes)
     return gathered if factors is None else gathered * factors.index_select(0, edges.labels)
 
 
 @dataclass(frozen=True)
 class CentreFirst:
-    """Where ragged rows stand once each centre's own row comes before those of its neighbours."""
+    """The positions of ragged rows in which each centre's row precedes those of its neighbours."""
 
     offsets: Tensor  # (n + 1,)
-    others: Tensor  # (edges,): the new places of the neighbours' rows
+    others: Tensor  # (edges,): the positions of the neighbours' rows
 
     @classmethod
     def of(cls, offsets: Tensor, edges: int) -> CentreFirst:
@@ -188,6 +192,6 @@ class CentreFirst:
         return cls(offsets + numbers, torch.arange(edges, device=offsets.device) + centre_of_edge)
 
     def rows(self, own: Tensor, others: Tensor) -> Tensor:
-        """(n, d), (edges, d) → (n + edges, d)"""
+        """Interleave the rows of centres and neighbours: (n, d), (edges, d) → (n + edges, d)."""
         rows = own.new_empty(len(own) + len(others), own.shape[1])
         return rows.index_copy(0, self.offsets[:-1], own).index_copy(0, self.others, others)

@@ -1,31 +1,33 @@
-"""`KnownAnswers`: which entities are true answers of a query, for filtering ranks and for sparing negatives."""
+"""`KnownAnswers`: the true answers of queries, for filtered ranks and for avoiding false negatives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from fnftg.array_files import is_ascending, load_array
 from fnftg.arrays import BoolArray, Int32Array, Int64Array
-from fnftg.errors import FnftgError
+from fnftg.errors import DamagedError, FnftgError
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Triples
 
 
 class AnswerLookup(Protocol):
-    """Which entities are known answers of queries."""
+    """The known answers of queries."""
 
     @property
     def entities(self) -> int: ...
 
     def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
-        """The answers of each query, ragged: those of query i stand at offsets[i] to offsets[i + 1], ascending."""
+        """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]], in ascending order."""
 
 
 @dataclass(frozen=True)
 class KnownAnswers:
-    """One sorted array of (centre, label, answer), each packed into an integer; a label R + r asks for heads of r."""
+    """A sorted array of (centre, label, answer), each packed into an integer. A label R + r asks for heads of r."""
 
     packed: Int64Array  # (2 · triples,): distinct, ascending
     entities: int
@@ -34,13 +36,21 @@ class KnownAnswers:
     @classmethod
     def of(cls, triples: Triples, entities: int, relations: int) -> KnownAnswers:
         if entities * entities * 2 * relations >= 2**63:
-            raise FnftgError(f"{entities:,} entities and {relations:,} relations are more than can be packed here.")
+            raise FnftgError(f"{entities:,} entities and {relations:,} relations are too many: use a smaller graph.")
         heads, relation, tails = triples.astype(np.int64).T
         asked = np.concatenate([heads * 2 * relations + relation, tails * 2 * relations + relations + relation])
         return cls(np.unique(asked * entities + np.concatenate([tails, heads])), entities, relations)
 
+    @classmethod
+    def open(cls, file: Path, entities: int, relations: int) -> KnownAnswers:
+        """Map the array `packed` of a graph with this number of entities and relations."""
+        packed = load_array(file, np.int64, bounds=(0, 2 * relations * entities**2), mode="c")
+        if not is_ascending(packed, strictly=True):
+            raise DamagedError(f"{file} is damaged: its values are not in ascending order.")
+        return cls(packed, entities, relations)
+
     def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
-        """The answers of each query, ragged: those of query i stand at offsets[i] to offsets[i + 1]."""
+        """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]]."""
         first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities  # (q,)
         starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
         counts = stops - starts
@@ -50,16 +60,16 @@ class KnownAnswers:
     def with_itself(
         self, centres: Int32Array, labels: Int32Array, where: BoolArray | None = None
     ) -> tuple[Int64Array, Int32Array]:
-        """The same and, at the end of each query's, the entity that is asked about; of all queries, or of some (q,)."""
+        """Return the answers with the query's own entity appended, for all queries or those selected by a mask (q,)."""
         offsets, answers = self(centres, labels)
         query = np.repeat(np.arange(len(centres)), np.diff(offsets))
         where = np.ones(len(centres), bool) if where is None else where.copy()
-        where[query[answers == centres[query]]] = False  # there already
+        where[query[answers == centres[query]]] = False  # already an answer
         more = np.concatenate([[0], np.cumsum(where)])
         return offsets + more, np.insert(answers, offsets[1:][where], centres[where])
 
     def among(self, centres: Int32Array, labels: Int32Array, columns: Int32Array) -> BoolArray:
-        """Whether the entity of each column (n,) is an answer of each query (q,): (q, n)."""
+        """Return whether each of the entities `columns` (n,) is an answer of each query (q,): (q, n)."""
         distinct, of_column = np.unique(columns, return_inverse=True)
         offsets, answers = self(centres, labels)
         place = np.searchsorted(distinct, answers)
@@ -69,11 +79,11 @@ class KnownAnswers:
         return table[:, of_column]
 
     def extended(self, triples: Triples, entities: int, relations: int) -> KnownAnswers:
-        """With more triples, entities and relations: equal to `of` all triples, but sorts only the new ones."""
+        """Return the answers with more triples, entities and relations. Only the new triples are sorted."""
         new = KnownAnswers.of(triples, entities, relations).packed  # checks that all can be packed
         asked, answers = np.divmod(self.packed, self.entities)
         centres, labels = np.divmod(asked, 2 * self.relations)
-        labels += (labels >= self.relations) * (relations - self.relations)  # inverses move behind the new relations
+        labels += (labels >= self.relations) * (relations - self.relations)  # inverses come after the new relations
         old = (centres * 2 * relations + labels) * entities + answers  # in the same order
         new = new[_absent(old, new)]
         return KnownAnswers(np.insert(old, np.searchsorted(old, new), new), entities, relations)
@@ -81,10 +91,10 @@ class KnownAnswers:
 
 @dataclass(frozen=True)
 class ExtendedAnswers:
-    """Known answers and those of a few more triples, of a graph with more entities and relations: nothing is copied."""
+    """Known answers of a graph and those of additional triples, entities and relations. Nothing is copied."""
 
     base: KnownAnswers
-    added: KnownAnswers  # with the numbers of the extended graph
+    added: KnownAnswers  # in rows of the extended graph
 
     @classmethod
     def of(cls, base: KnownAnswers, triples: Triples, entities: int, relations: int) -> ExtendedAnswers:
@@ -95,9 +105,9 @@ class ExtendedAnswers:
         return self.added.entities
 
     def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
-        """As of the extended graph: the answers of query i stand at offsets[i] to offsets[i + 1], ascending."""
+        """Return ragged answers in the extended graph, as `AnswerLookup` defines them."""
         new = self.added.relations - self.base.relations
-        old = labels - (labels >= self.added.relations) * new  # inverses stand behind the new relations
+        old = labels - (labels >= self.added.relations) * new  # inverses come after the new relations
         inside = np.flatnonzero((centres < self.base.entities) & (labels % self.added.relations < self.base.relations))
         keys = []
         for queries, (offsets, found) in (
@@ -111,7 +121,7 @@ class ExtendedAnswers:
 
 
 def new_triples(known: KnownAnswers, triples: Triples) -> Triples:
-    """Those of the triples (n, 3) that are not known, each once."""
+    """Return the distinct triples (n, 3) that are not known."""
     triples = np.unique(triples.reshape(-1, 3), axis=0)
     heads, relations, tails = triples.astype(np.int64).T
     new = np.maximum(heads, tails) >= known.entities
@@ -121,7 +131,7 @@ def new_triples(known: KnownAnswers, triples: Triples) -> Triples:
 
 
 def _absent(old: Int64Array, new: Int64Array) -> BoolArray:
-    """Whether each of the new numbers is missing among the sorted old ones."""
+    """Return whether each new value is missing from the sorted old values."""
     if not len(old):
         return np.ones(len(new), bool)
     place = np.minimum(np.searchsorted(old, new), len(old) - 1)

@@ -1,6 +1,7 @@
-"""The label histogram of an ego-graph: how many edges of each label there are.
+"""The label histogram of an ego-graph: the number of edges by label.
 
-Attention is a mean: it cannot tell one edge from ten, nor that a label is missing. The label histogram can.
+Attention computes a mean, which does not depend on the number of edges and cannot represent missing labels. The label
+histogram adds this information.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from fnftg.ego.swiglu import SwiGLU
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """How many edges of each label each centre has, for the pairs (centre, label) that have any."""
+    """The number of edges of each pair (centre, label) that has any."""
 
     centres: Tensor  # (pairs,)
     labels: Tensor  # (pairs,): rows of the distinct labels' vectors
     numbers: Tensor  # (pairs,)
 
     def repeated(self, times: int, centres: int) -> LabelCounts:
-        """The same ego-graphs for further centres: once more for each of the `centres`."""
+        """Return the counts repeated `times` times, for further centres."""
         rows = torch.cat([self.centres + centres * turn for turn in range(times)])
         return LabelCounts(rows, self.labels.repeat(times), self.numbers.repeat(times))
 
 
 def count_labels(offsets: Int64Array, labels: IntArray) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The centres, labels and numbers of `LabelCounts`, of ragged edges whose labels (edges,) are rows."""
+    """Count ragged edges by centre and label (edges,). Returns the centres, labels and numbers of `LabelCounts`."""
     size = int(labels.max()) + 1 if len(labels) else 1
     centre_of_edge = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     pairs, numbers = np.unique(centre_of_edge * size + labels, return_counts=True)
@@ -44,7 +45,7 @@ class LabelHistogram(nn.Module):
         self.feed_forward = SwiGLU(width, width)
 
     def forward(self, labels: Tensor, counts: LabelCounts, centres: int) -> Tensor:
-        """Distinct labels (p, d), counts of n centres → (n, d): SwiGLU of the sum of log(1 + count) · label."""
+        """Return SwiGLU(LN(Σ log(1 + count) · label)) over the labels of each centre, (n, d), from labels (p, d)."""
         weighted = labels[counts.labels] * torch.log1p(counts.numbers.to(labels.dtype))[:, None]
         sums = labels.new_zeros(centres, labels.shape[1]).index_add(0, counts.centres, weighted)
         histogram: Tensor = self.feed_forward(self.norm(sums))

@@ -1,7 +1,7 @@
-"""The part of a graph around a few centres, with edges that a request adds: the rest of the graph is not touched.
+"""The edges of a few centres, including those that a request adds, without copying the rest of the graph.
 
-Whatever reads the edges of a centre finds its whole row here, in its order. So ego-graphs and counts are those of the
-whole graph with the new edges in it.
+The rows of the centres are complete and in the same order as in the extended graph, so ego-graphs and counts are equal
+to those of the extended graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fnftg.kernels.ranges import ranges
 
 @dataclass(frozen=True)
 class EdgeList:
-    """Edges as seen from a centre: (m,) each."""
+    """Edges as seen from a centre, (m,) each."""
 
     centres: Int64Array
     others: Int64Array
@@ -26,7 +26,7 @@ class EdgeList:
 
     @classmethod
     def of(cls, triples: IntArray, relations: int, directions: Directions) -> EdgeList:
-        """Triples (n, 3) as edges of their heads and, if incoming edges are seen, of their tails."""
+        """Convert triples (n, 3) to edges of their heads and, with directions both, of their tails."""
         heads, relation, tails = np.asarray(triples, np.int64).reshape(-1, 3).T
         if directions == "out":
             return cls(heads, tails, relation)
@@ -35,7 +35,7 @@ class EdgeList:
 
     @classmethod
     def around(cls, neighbours: Neighbours, centres: Int64Array, relations: int | None = None) -> EdgeList:
-        """All edges of some centres; entities beyond the graph have none. Labels count `relations` relations."""
+        """Return all edges of the centres. New entities have none. Labels are those of a graph with `relations`."""
         inside = centres[centres < len(neighbours)]
         starts = neighbours.offsets[inside]
         counts = neighbours.offsets[inside + 1] - starts
@@ -53,7 +53,7 @@ class EdgeList:
         return EdgeList(*(np.concatenate(pair) for pair in pairs))
 
     def neighbours(self, size: int, relations: int, directions: Directions = "both") -> Neighbours:
-        """As rows of centres below `size`, each edge once."""
+        """Return the distinct edges as rows of `size` centres."""
         keys = np.stack([self.centres, self.others, self.labels])
         keys = np.unique(keys, axis=1) if keys.size else keys  # sorted by centre, other end and label
         return Neighbours(np.searchsorted(keys[0], np.arange(size + 1)), keys[1], keys[2], relations, directions)
@@ -61,14 +61,14 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class LocalSubgraph:
-    """Rows of neighbours, and how their entities are numbered outside."""
+    """Rows of neighbours, and the rows of their entities in the whole graph."""
 
     neighbours: Neighbours
-    entities: Int64Array | None = None  # (u,): ascending; None: numbered as outside
+    entities: Int64Array | None = None  # (u,): ascending; None: the same rows
 
     @classmethod
     def of(cls, base: Neighbours, added: EdgeList, relations: int, centres: Int64Array) -> LocalSubgraph:
-        """The rows of the centres with the added edges; `relations` counts new relations too."""
+        """Build the rows of the centres with the added edges. `relations` includes new relations."""
         needed = np.unique(centres)
         edges = EdgeList.around(base, needed, relations).combined(added[np.isin(added.centres, needed)])
         entities, place = np.unique(np.concatenate([needed, edges.centres, edges.others]), return_inverse=True)
@@ -77,12 +77,12 @@ class LocalSubgraph:
         return cls(local, entities)
 
     def inside(self, entities: IntArray) -> Int32Array:
-        """The rows in here of entities (n,)."""
+        """Return the rows in the subgraph of entities (n,)."""
         places = entities if self.entities is None else np.searchsorted(self.entities, entities)
         return np.asarray(places, np.int32)
 
     def outside(self, places: Int32Array) -> Int32Array:
-        """What rows in here (n,) are called outside."""
+        """Return the entities of rows in the subgraph (n,)."""
         return places if self.entities is None else self.entities[places].astype(np.int32)
 
     def outside_ego_graphs(self, egos: EgoGraphs) -> EgoGraphs:

@@ -1,16 +1,13 @@
-"""`Neighbours`: the visible edges around every entity, sorted, in memory or memory-mapped from a folder.
+"""`Neighbours`: the sorted visible edges of every entity, in memory or memory-mapped from a folder.
 
 neighbours.json       format, version, relations, directions
-offsets.npy           (entities + 1,) int64: where the edges of each entity start
+offsets.npy           (entities + 1,) int64: the first edge of each entity
 entities.npy          (edges,) int32: the other end of each edge
-labels.npy            (edges,) int32: its relation as seen from the entity
+labels.npy            (edges,) int32: the relation as seen from the entity
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,39 +17,40 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from fnftg.array_files import load_array, load_offsets, write_array
 from fnftg.arrays import AnyArray, Int32Array, Int64Array
-from fnftg.errors import FnftgError
-from fnftg.files import new_folder
+from fnftg.errors import DamagedError, FnftgError
+from fnftg.json_files import read_json, write_json
 from fnftg.kernels.threads import in_parallel
-from fnftg.kg.graph import KnowledgeGraph, Triples
-from fnftg.kg.store import write_array
+from fnftg.kg.graph import Triples
 
 Directions = Literal["both", "out"]
 Labels = TypeVar("Labels", int, Int32Array)
 
 FORMAT, VERSION, FACTS = "fnftg-neighbours", 1, "neighbours.json"
-EDGE_COST = 100  # of sorting or moving an edge, in the operations of `in_parallel`
-SMALL = 24  # edges up to which insertion sorts fastest
+EDGE_COST = 100  # operations to sort or move an edge, for `in_parallel`
+SMALL = 24  # edges; insertion sort is fastest up to this number
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Compressed rows of the visible edges around every entity, each row sorted by (other end, label).
+    """The visible edges of every entity as compressed rows, each sorted by (other end, label).
 
-    An edge centre -r-> other end has the label r, an edge other end -r-> centre the label relations + r (the inverse).
+    An outgoing edge centre -r-> other end has the label r. An incoming edge other end -r-> centre has the label
+    relations + r (the inverse).
     """
 
     offsets: Int64Array  # (entities + 1,)
     entities: Int32Array  # (edges,): the other end
     labels: Int32Array  # (edges,): below 2 · relations
     relations: int
-    directions: Directions = "both"  # out: rows hold no inverse edges
+    directions: Directions = "both"  # out: no inverse edges
 
     def __post_init__(self) -> None:
         for name, dtype in (("offsets", np.int64), ("entities", np.int32), ("labels", np.int32)):
             object.__setattr__(self, name, read_only(getattr(self, name), dtype))
         if len(self.offsets) == 0 or self.offsets[-1] != len(self.entities) or len(self.entities) != len(self.labels):
-            raise ValueError("Offsets, entities and labels of these neighbours do not fit each other.")
+            raise ValueError("The lengths of offsets, entities and labels do not match.")
 
     def __len__(self) -> int:
         """The number of entities."""
@@ -60,15 +58,17 @@ class Neighbours:
 
     @classmethod
     def of(cls, triples: Triples, entities: int, relations: int, directions: Directions = "both") -> Neighbours:
-        """The edges of triples (n, 3), each distinct triple once, whatever their order."""
+        """Build the edges of the distinct triples (n, 3), which may be in any order."""
         if directions not in ("both", "out"):
-            raise FnftgError(f"Directions are {directions!r}: choose both or out.")
+            raise FnftgError(f"directions is {directions!r}: choose both or out.")
         triples, both = read_only(triples, np.int32), directions == "both"
         starts = np.zeros(entities + 1, np.int64)
         wrong = count_ends(triples, entities, relations, both, starts[1:])
         if wrong >= 0:
             triple = tuple(triples[wrong].tolist())
-            raise FnftgError(f"The triple {triple} is beyond {entities:,} entities and {relations:,} relations.")
+            raise FnftgError(
+                f"The triple {triple} is out of range: the graph has {entities:,} entities and {relations:,} relations."
+            )
         np.cumsum(starts, out=starts)
         keys = np.empty(starts[-1], np.int64)
         bits = (2 * relations).bit_length()
@@ -85,49 +85,30 @@ class Neighbours:
         )
         return cls(offsets, ends, labels, relations, directions)
 
-    @classmethod
-    def cached(cls, graph: KnowledgeGraph, splits: Sequence[str], directions: Directions, cache: Path) -> Neighbours:
-        """The edges of some splits of a graph, kept in a folder of `cache` named after a checksum of their content."""
-        parts = [graph.triples(split) for split in dict.fromkeys(splits)]
-        content = sorted(hashlib.sha256(np.ascontiguousarray(part, np.int32).data).hexdigest() for part in parts)
-        facts = [FORMAT, VERSION, len(graph.entities), len(graph.relations), directions, *content]
-        folder = Path(cache) / f"neighbours-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
-        if not folder.exists():
-            triples = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, 3), np.int32), *parts])
-            built = cls.of(triples, len(graph.entities), len(graph.relations), directions)
-            try:
-                built.save(folder)
-            except FnftgError:
-                if not folder.exists():  # else another process was faster
-                    raise
-        return cls.open(folder)
-
-    def save(self, folder: Path, force: bool = False) -> None:
+    def write(self, folder: Path) -> None:
+        """Write the files to a folder."""
+        folder.mkdir(exist_ok=True)
+        for name in ("offsets", "entities", "labels"):
+            write_array(folder / f"{name}.npy", getattr(self, name))
         facts = {"format": FORMAT, "version": VERSION, "relations": self.relations, "directions": self.directions}
-        with new_folder(folder, force) as partial:
-            for name in ("offsets", "entities", "labels"):
-                write_array(partial / f"{name}.npy", getattr(self, name))
-            (partial / FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / FACTS, facts)
 
     @classmethod
-    def open(cls, folder: Path) -> Neighbours:
-        """Maps what `save` wrote."""
-        try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            if (facts["format"], facts["version"]) != (FORMAT, VERSION):
-                raise ValueError("another format")
-            offsets, entities, labels = (
-                np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-                for name in ("offsets", "entities", "labels")
-            )
-            return cls(offsets, entities, labels, facts["relations"], facts["directions"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FnftgError(f"{folder} holds no whole neighbours: remove it, and it will be made anew.") from error
+    def open(cls, folder: Path, entities: int, relations: int) -> Neighbours:
+        """Map the files that `write` wrote for a graph with this number of entities and relations."""
+        facts = read_json(folder / FACTS)
+        expected = {"format": FORMAT, "version": VERSION, "relations": relations}
+        if {name: facts.get(name) for name in expected} != expected or facts.get("directions") not in ("both", "out"):
+            raise DamagedError(f"{folder / FACTS} is damaged: it does not describe the neighbours of this graph.")
+        ends = load_array(folder / "entities.npy", np.int32, bounds=(0, entities))
+        labels = load_array(folder / "labels.npy", np.int32, (len(ends),), bounds=(0, 2 * relations))
+        offsets = load_offsets(folder / "offsets.npy", entities, len(ends))
+        return cls(offsets, ends, labels, relations, facts["directions"])
 
     def extended(self, triples: Triples, entities: int | None = None, relations: int | None = None) -> Neighbours:
-        """With more triples, and as many entities and relations as given: equal to `of` all triples.
+        """Return the neighbours with more triples and the given numbers of entities and relations.
 
-        Copies every edge once but sorts only the new ones.
+        The result is equal to `of` with all triples. Every edge is copied once, but only the new edges are sorted.
         """
         entities = len(self) if entities is None else entities
         relations = self.relations if relations is None else relations
@@ -153,25 +134,25 @@ class Neighbours:
         return Neighbours(offsets, ends, labels, relations, self.directions)
 
     def inverse(self, labels: Labels) -> Labels:
-        """The same edges' labels as seen from the other end."""
+        """Return the labels of the same edges as seen from the other end."""
         return (labels + self.relations) % (2 * self.relations)
 
     def triples(self) -> Triples:
-        """The triples (n, 3) that these edges are made of."""
+        """Return the triples (n, 3) of the edges."""
         forward = np.flatnonzero(self.labels < self.relations)
         heads = np.searchsorted(self.offsets, forward, side="right") - 1
         return np.stack([heads, self.labels[forward], self.entities[forward]], axis=1).astype(np.int32)
 
     @cached_property
     def frequencies(self) -> Int64Array:
-        """How many visible triples each relation has: (relations,)."""
+        """Number of visible triples of each relation, (relations,)."""
         counts = np.zeros(self.relations, np.int64)
         count_relations(self.labels, counts)
         return read_only(counts, np.int64)
 
 
 def read_only(array: npt.ArrayLike, dtype: type[np.generic]) -> AnyArray:
-    """A view that compiled loops take as one and the same type, whether in memory or mapped."""
+    """Return a read-only view with the same type for arrays in memory and memory maps, for compiled loops."""
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view.view(np.ndarray)
@@ -179,7 +160,7 @@ def read_only(array: npt.ArrayLike, dtype: type[np.generic]) -> AnyArray:
 
 @numba.njit(nogil=True, cache=True)
 def count_ends(triples: Int32Array, entities: int, relations: int, both: bool, degrees: Int64Array) -> int:
-    """Adds the edges of each entity to degrees; returns a triple that is out of range, or -1."""
+    """Add the number of edges of each entity to `degrees`. Returns the row of a triple out of range, or -1."""
     for row in range(len(triples)):
         head, relation, tail = triples[row, 0], triples[row, 1], triples[row, 2]
         if not (0 <= head < entities and 0 <= relation < relations and 0 <= tail < entities):
@@ -194,7 +175,7 @@ def count_ends(triples: Int32Array, entities: int, relations: int, both: bool, d
 def place_keys(
     triples: Int32Array, relations: int, bits: int, both: bool, cursors: Int64Array, keys: Int64Array
 ) -> None:
-    """Puts each edge, as the other end and `bits` of label, among those of its entity."""
+    """Write each edge to the row of its entity, packed as the other end and `bits` of the label."""
     for row in range(len(triples)):
         head, relation, tail = np.int64(triples[row, 0]), np.int64(triples[row, 1]), np.int64(triples[row, 2])
         keys[cursors[head]] = tail << bits | relation
@@ -206,7 +187,7 @@ def place_keys(
 
 @numba.njit(nogil=True, cache=True)
 def sort_rows(starts: Int64Array, keys: Int64Array, kept: Int64Array, start: int, stop: int) -> None:
-    """Sorts the keys of entities start to stop in place, drops repetitions, and writes how many are kept."""
+    """Sort the keys of entities start to stop in place, remove duplicates, and write the numbers kept."""
     for entity in range(start, stop):
         row = keys[starts[entity] : starts[entity + 1]]
         if len(row) > SMALL:
@@ -261,7 +242,7 @@ def merge_rows(
     start: int,
     stop: int,
 ) -> None:
-    """Writes old and new edges of entities start to stop in order, or, without `fill`, their number to offsets."""
+    """Merge the old and new edges of entities start to stop. Without `fill`, only write their number to offsets."""
     for centre in range(start, stop):
         one, one_end, two, two_end = old[centre], old[centre + 1], new[centre], new[centre + 1]
         edge = offsets[centre] if fill else 0
@@ -269,7 +250,7 @@ def merge_rows(
             entity, label = np.int32(0), np.int32(0)
             if one < one_end:
                 entity, label = old_entities[one], old_labels[one]
-                if label >= old_relations:  # an inverse moves behind the new relations
+                if label >= old_relations:  # inverses come after the new relations
                     label = np.int32(label + relations - old_relations)
             if two == two_end:
                 one += 1
@@ -290,7 +271,7 @@ def merge_rows(
 
 @numba.njit(nogil=True, cache=True)
 def count_relations(labels: Int32Array, counts: Int64Array) -> None:
-    """Every triple is once an edge that is no inverse."""
+    """Count the edges of each relation without inverse edges."""
     for label in labels:
         if label < len(counts):
             counts[label] += 1

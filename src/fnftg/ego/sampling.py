@@ -1,7 +1,7 @@
-"""Ego-graphs: up to so many edges around each centre, the target hidden before anything is drawn.
+"""Sample ego-graphs: up to a number of edges around each centre, after hiding the target.
 
-What is drawn for a centre depends on its visible edges, the key and its stream alone: not on whether the hidden triple
-is in the graph, on the other centres of the batch or on the number of threads.
+The sample of a centre depends only on its visible edges, the key and its random stream. It does not depend on whether
+the hidden triple is in the graph, on the other centres of the batch, or on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fnftg.arrays import Int32Array, Int64Array, UInt64Array
 from fnftg.ego.neighbours import Neighbours, read_only
 from fnftg.kernels.threads import in_parallel
 
-NOTHING = -1  # as a hidden entity: this ego-graph may show all
-CENTRE_COST, DRAW_COST = 2_000, 100  # of a centre and of an edge, in the operations of `in_parallel`
+NOTHING = -1  # as a hidden entity: hides no edge
+CENTRE_COST, DRAW_COST = 2_000, 100  # operations per centre and per edge, for `in_parallel`
 
 # SplitMix64 (Steele, Lea and Flood, 2014): the i-th number of a stream is a hash of its start + i · STEP.
 STEP, FACTOR_1, FACTOR_2 = (
@@ -25,7 +25,7 @@ STEP, FACTOR_1, FACTOR_2 = (
 )
 SHIFT_1, SHIFT_2, SHIFT_3, SHIFT_TO_53 = (np.uint64(bits) for bits in (30, 27, 31, 11))
 ONE = np.uint64(1)
-# Multiplying a power of two with this number puts a different value into the top six bits for each power.
+# Multiplying a power of two by this number gives different top six bits for each power.
 DE_BRUIJN, TOP_6 = np.uint64(0x03F79D71B4CB0A89), np.uint64(58)
 POWERS = np.zeros(64, np.int64)
 for _power in range(64):
@@ -34,25 +34,25 @@ for _power in range(64):
 
 @dataclass(frozen=True)
 class Hidden:
-    """What each ego-graph must not show: the edge to `entities[i]` with `labels[i]` as seen from the centre.
+    """The edge to hide in each ego-graph: to `entities[i]`, with `labels[i]` as seen from the centre.
 
-    An entity of -1 hides nothing; when the centre itself is the entity, the self-loop vanishes in both directions.
+    An entity of -1 hides nothing. If the entity is the centre, the self-loop is hidden in both directions.
     """
 
     entities: Int32Array  # (n,)
     labels: Int32Array  # (n,)
-    what: Literal["target", "pair"] = "target"  # pair: every edge between the centre and that entity
+    what: Literal["target", "pair"] = "target"  # pair: all edges between the centre and the entity
 
     def __post_init__(self) -> None:
         if self.what not in ("target", "pair"):
-            raise ValueError(f"What is hidden is {self.what!r}: choose target or pair.")
+            raise ValueError(f"what is {self.what!r}: choose target or pair.")
         if self.entities.shape != self.labels.shape or self.entities.ndim != 1:
-            raise ValueError(f"{self.entities.shape} hidden entities do not fit {self.labels.shape} labels.")
+            raise ValueError(f"Hidden entities {self.entities.shape} and labels {self.labels.shape} do not match.")
 
 
 @dataclass(frozen=True)
 class EgoGraphs:
-    """Ragged neighbourhoods, never padded: those of centre i stand at offsets[i] to offsets[i + 1]."""
+    """Ragged ego-graphs: the edges of centre i are at offsets[i] to offsets[i + 1] - 1."""
 
     offsets: Int64Array  # (n + 1,)
     neighbours: Int32Array  # (edges,)
@@ -71,9 +71,15 @@ def sample(
     hidden: Hidden | None = None,
     streams: Int64Array | None = None,
 ) -> EgoGraphs:
-    """Up to `limit` edges of each centre (n,), drawn without replacement, in the order of the neighbours.
+    """Sample up to `limit` edges of each centre (n,) without replacement, in the order of the neighbours.
 
-    The key (seed, epoch, step) and the stream of a centre (by default its place) fix what is drawn.
+    Args:
+        neighbours: the visible edges.
+        centres: the entities at the centres.
+        limit: maximum number of edges of a centre.
+        key: (seed, epoch, step) of the random numbers.
+        hidden: the edges to hide before sampling.
+        streams: the random stream of each centre; by default its position.
     """
     if hidden is None:
         hidden = Hidden(np.full(len(centres), NOTHING, np.int32), np.zeros(len(centres), np.int32))
@@ -114,7 +120,7 @@ def _offsets(counts: Int64Array) -> Int64Array:
 
 
 def _start(key: tuple[int, int, int]) -> np.uint64:
-    """The start of the stream that belongs to a key."""
+    """Return the start of the random stream of a key."""
     state = np.uint64(0)
     for number in key:
         state = np.uint64(stream_of(state, np.uint64(int(number) % 2**64)))
@@ -122,11 +128,13 @@ def _start(key: tuple[int, int, int]) -> np.uint64:
 
 
 def _check(neighbours: Neighbours, centres: Int32Array, limit: int, hidden: Hidden, streams: Int64Array) -> None:
-    """The compiled loops do not check where they read."""
+    """Raise for rows out of range, because the compiled loops do not check them."""
     if limit < 0:
-        raise ValueError(f"Cannot draw {limit} edges.")
+        raise ValueError(f"limit is {limit}: it must not be negative.")
     if centres.ndim != 1 or centres.shape != hidden.entities.shape or centres.shape != streams.shape:
-        raise ValueError(f"{len(centres)} centres, {len(hidden.entities)} hidden edges and {len(streams)} streams.")
+        raise ValueError(
+            f"{len(centres)} centres, {len(hidden.entities)} hidden edges and {len(streams)} streams differ."
+        )
     for what, rows, least in (("centre", centres, 0), ("hidden entity", hidden.entities, NOTHING)):
         if len(rows) and not (least <= rows.min() and rows.max() < len(neighbours)):
             raise ValueError(f"A {what} is not among the {len(neighbours):,} entities.")
@@ -147,22 +155,22 @@ def hashed(number: np.uint64) -> np.uint64:
 
 @numba.njit(nogil=True, cache=True)
 def stream_of(state: np.uint64, number: np.uint64) -> np.uint64:
-    """The start of a stream of its own for each number."""
+    """Return the start of the random stream of a number."""
     return hashed((state ^ number) + STEP)
 
 
 @numba.njit(nogil=True, cache=True)
 def uniform(state: np.uint64, index: int) -> float:
-    """The index-th number of a stream, between 0 and 1, neither included."""
+    """Return the index-th number of a stream, between 0 and 1 (both exclusive)."""
     return (np.float64(hashed(state + np.uint64(index + 1) * STEP) >> SHIFT_TO_53) + 0.5) * 2.0**-53
 
 
-# What is visible. An entity's visible edges are its row without two cuts, each a stretch of the row that may be empty.
+# Visible edges. An entity's visible edges are its row without two cuts, which are ranges of the row and may be empty.
 
 
 @numba.njit(nogil=True, cache=True)
 def place(offsets: Int64Array, entities: Int32Array, labels: Int32Array, centre: int, entity: int, label: int) -> int:
-    """The first edge of the centre that is not below (entity, label)."""
+    """Return the first edge of the centre that is not below (entity, label)."""
     low, high = int(offsets[centre]), int(offsets[centre + 1])
     while low < high:
         middle = (low + high) >> 1
@@ -177,7 +185,7 @@ def place(offsets: Int64Array, entities: Int32Array, labels: Int32Array, centre:
 def stretch(
     offsets: Int64Array, entities: Int32Array, labels: Int32Array, centre: int, entity: int, label: int, stop: int
 ) -> tuple[int, int]:
-    """Where the centre's edges to an entity with labels from `label` to below `stop` begin and how many they are."""
+    """Return the start and the number of the centre's edges to an entity with labels from `label` to `stop` - 1."""
     begin = place(offsets, entities, labels, centre, entity, label)
     end, last = begin, offsets[centre + 1]
     while end < last and entities[end] == entity and labels[end] < stop:
@@ -196,7 +204,7 @@ def cuts(
     label: int,
     pair: bool,
 ) -> tuple[int, int, int, int]:
-    """The centre's hidden edges: begin and length of the first cut, then of the second."""
+    """Return the centre's hidden edges: start and length of the first cut, then of the second."""
     end = offsets[centre + 1]
     if entity < 0:
         return end, 0, end, 0
@@ -213,12 +221,12 @@ def cuts(
     return begin, length, end, 0
 
 
-# Drawing. What is drawn is marked in a bit set, which gives it back in ascending order.
+# Sampling. Samples are marked in a bit set, which is then read in ascending order.
 
 
 @numba.njit(nogil=True, cache=True)
 def mark_uniform(count: int, limit: int, state: np.uint64, marks: UInt64Array) -> None:
-    """Marks `limit` of `count` numbers, each set of them as likely (Floyd's algorithm)."""
+    """Mark `limit` of `count` numbers. Every set of numbers is equally likely (Floyd's algorithm)."""
     for last in range(count - limit, count):
         drawn = int(uniform(state, last) * (last + 1))
         if marks[drawn >> 6] >> np.uint64(drawn & 63) & ONE:
@@ -228,7 +236,7 @@ def mark_uniform(count: int, limit: int, state: np.uint64, marks: UInt64Array) -
 
 @numba.njit(nogil=True, cache=True)
 def position(begin: int, cut: tuple[int, int, int, int], index: int) -> int:
-    """The edge that is the index-th visible one of a row."""
+    """Return the index-th visible edge of a row."""
     edge = begin + index
     if edge >= cut[0]:
         edge += cut[1]
@@ -247,7 +255,7 @@ def draw(
     marks: UInt64Array,
     edges: Int64Array,
 ) -> int:
-    """Writes up to `limit` of a row's `count` visible edges in ascending order; returns how many."""
+    """Write up to `limit` of a row's `count` visible edges in ascending order. Returns their number."""
     if count <= limit:
         for index in range(count):
             edges[index] = position(begin, cut, index)
@@ -267,7 +275,7 @@ def draw(
     return drawn
 
 
-# Over the centres start to stop of a batch
+# Loops over the centres start to stop of a batch
 
 
 @numba.njit(nogil=True, cache=True)
@@ -284,7 +292,7 @@ def count_visible(
     start: int,
     stop: int,
 ) -> None:
-    """Writes how many edges of each centre are visible."""
+    """Write the number of visible edges of each centre."""
     for row in range(start, stop):
         centre, entity, label = int(centres[row]), int(hidden_entities[row]), int(hidden_labels[row])
         cut = cuts(offsets, entities, labels, relations, centre, entity, label, pair)
@@ -311,7 +319,7 @@ def fill_edges(
     start: int,
     stop: int,
 ) -> None:
-    """Writes what is drawn of each centre's visible edges."""
+    """Write the sampled edges of each centre."""
     most = 0
     for row in range(start, stop):
         most = max(most, visible[row])

@@ -1,1 +1,1 @@
-"""What speaks for a candidate beside the embedding score: one file for each source, one table, one fit."""
+"""Evidence that is added to the embedding score: the sources, their features and the fit of their weights."""

@@ -1,16 +1,16 @@
-"""What a source of evidence is.
+"""The interface of an evidence source.
 
 A source
 
-- is counted once over the visible graph (`count`),
-- gives for a batch of queries a few candidates with a few features each, ragged (`candidates`),
-- is extended by what a request adds, without counting the graph again (`extend`),
-- says why it speaks for an answer, in a record that can be shown without knowing the source (`explain`).
+- computes its statistics once over the visible graph (`count`),
+- returns a few candidates with a few features each for a batch of queries, as ragged arrays (`candidates`),
+- updates its statistics with the triples of a request, without another pass over the graph (`extend`),
+- explains why it supports an answer, in a record that callers can show without knowing the source (`explain`).
 
-The leak rule: nothing that a source counts for a query may depend on the query's own target. Adding, removing or
-relabelling the target must change none of its features (tests/test_evidence.py checks every source).
+Leak rule: the features of a query must not depend on its own target. Adding, removing or relabelling the target must
+leave all features unchanged (tests/test_evidence.py checks this for every source).
 
-A new source is one file with a subclass and one line in `evidence/sources.py`.
+To add a source, write a subclass in a new file and add one line to `evidence/sources.py`.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from fnftg.arrays import BoolArray, Float32Array, Int32Array, Int64Array
 from fnftg.ego.context import VisibleGraph
 from fnftg.evidence.evidence_config import EvidenceConfig
 
-SMALLEST = 0.01  # a mass, or a share of it, below which a candidate counts as if it had none
+SMALLEST = 0.01  # unit of a mass or a share inside the logarithm: smaller values count for almost nothing
 Requirement = Literal["frozen text", "both directions"]
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A number that a source gives to a candidate, and its first weights in units of `evidence.initial_weight`."""
+    """A feature of a candidate and its initial weights, in units of `evidence.initial_weight`."""
 
     name: str
-    initial: float | None  # for the relations of training, before the weights are learned; None: it has no weight there
-    unseen: float  # for relations that were never trained on, whose weights are not learned
+    initial: float | None  # initial weight for training relations; None if the feature is not used for them
+    unseen: float  # fixed weight for relations that are not in the training split
 
 
 @dataclass(frozen=True)
 class QueryBatch:
-    """Queries (centre, label, ·): what is asked, and what is known about the asking."""
+    """A batch of queries (centre, label, ·)."""
 
     centres: Int32Array  # (q,)
-    labels: Int32Array  # (q,): r for tails, R + r for heads
-    unseen: BoolArray  # (q,): the relation was never trained on
-    targets: Int32Array | None = None  # (q,): the answers that are hidden, where queries come from triples
-    hidden: Literal["target", "pair"] = "target"  # pair: every edge between centre and target is hidden
+    labels: Int32Array  # (q,): r for tail queries, R + r for head queries
+    unseen: BoolArray  # (q,): whether the relation is not in the training split
+    targets: Int32Array | None = None  # (q,): the hidden answers, if the queries come from triples
+    hidden: Literal["target", "pair"] = "target"  # pair hides every edge between centre and target
     training: bool = False
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class QueryBatch:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of query i, each once, stand at offsets[i] to offsets[i + 1]."""
+    """Candidates and their features as ragged arrays: query i has the distinct entries offsets[i] to offsets[i + 1]."""
 
     offsets: Int64Array  # (q + 1,)
     entities: Int32Array  # (e,)
@@ -63,6 +63,7 @@ class Candidates:
 
     @classmethod
     def none(cls, queries: int, features: int) -> Candidates:
+        """Return no candidates for each query."""
         return cls(np.zeros(queries + 1, np.int64), np.zeros(0, np.int32), np.zeros((0, features), np.float32))
 
     @property
@@ -73,32 +74,32 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that speaks for an answer: an entity, an edge between query entity and answer, or both."""
+    """One piece of evidence for an answer: an entity, an edge between query entity and answer, or both."""
 
     entity: int | None = None  # row
-    label: int | None = None  # of the edge, as seen from the query entity
-    value: float | None = None
+    label: int | None = None  # label of the edge, seen from the query entity
+    value: float | None = None  # what `Finding.value_name` says
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a source speaks for an answer. False without sentence and items: then it does not."""
+    """The explanation of a source for an answer; false if it is empty, that is if the source does not support it."""
 
-    sentence: str = ""  # may name {query}, {answer} and {items}
+    sentence: str = ""  # may contain the placeholders {query}, {answer} and {items}
     items: tuple[Item, ...] = ()
-    value_name: str | None = None  # what the values of the items are
+    value_name: str | None = None  # meaning of the items' values, such as similarity
 
     def __bool__(self) -> bool:
         return bool(self.sentence or self.items)
 
 
 class EvidenceSource(ABC):
-    """Made from the config; holds nothing that was counted."""
+    """Base class of evidence sources. It holds only the config; callers keep the result of `count`."""
 
     name: ClassVar[str]
-    title: ClassVar[str]  # of its reasons, for people
+    title: ClassVar[str]  # heading of its explanations in reports and on the web page
     features: ClassVar[tuple[Feature, ...]]
-    in_training: ClassVar[bool] = False  # whether it takes part in training, or joins when the weights are fitted
+    in_training: ClassVar[bool] = False  # whether it is used in training, or only from the fit of the weights on
     requires: ClassVar[tuple[Requirement, ...]] = ()
 
     def __init__(self, config: EvidenceConfig):
@@ -106,34 +107,34 @@ class EvidenceSource(ABC):
 
     @abstractmethod
     def count(self, context: VisibleGraph, unseen: BoolArray) -> Any:
-        """What is counted once over the visible graph; `unseen` (2R,) tells the labels that were never trained on."""
+        """Compute the statistics of the visible graph; `unseen` (2R,) marks labels without training triples."""
 
     @abstractmethod
     def extend(self, counts: Any, context: VisibleGraph, unseen: BoolArray) -> Any:
-        """What `count` would give for a context that extends another (`context.base`), from what that one gave."""
+        """Return what `count` would return for an extended context, given the `counts` of `context.base`."""
 
     @abstractmethod
     def candidates(self, counts: Any, context: VisibleGraph, queries: QueryBatch) -> Candidates:
-        """The candidates that it speaks for, with their features."""
+        """Return the candidates that the source supports, with their features."""
 
     @abstractmethod
     def explain(self, counts: Any, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding | None:
-        """Why it speaks for an answer to a single query; None where it has no say."""
+        """Explain the support for one answer to a single query; None if the source does not apply to the query."""
 
 
 def query_of_each(offsets: Int64Array) -> Int64Array:
-    """The row that each entry of a ragged array belongs to: (e,)."""
+    """Return the row that each entry of a ragged array belongs to: (e,)."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
 def log_mass(mass: Float32Array) -> Float32Array:
-    """What a mass of evidence (e,) counts for: its logarithm, 0 where there is none."""
+    """Return log(1 + mass / SMALLEST) of each mass (e,)."""
     found: Float32Array = np.log(mass / np.float32(SMALLEST) + np.float32(1))
     return found
 
 
 def log_share(mass: Float32Array, offsets: Int64Array) -> Float32Array:
-    """The share of its query's whole mass that each candidate (e,) has, as a logarithm."""
+    """Return `log_mass` of each candidate's share (e,) in the total mass of its query."""
     query = query_of_each(offsets)
     whole = np.maximum(np.bincount(query, mass, len(offsets) - 1), 1e-12).astype(np.float32)  # (q,)
     return log_mass(mass / whole[query])

@@ -1,4 +1,4 @@
-"""`Evidence`: the sources that a model uses and their weights."""
+"""`Evidence`: the evidence sources of a model and their weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from fnftg.evidence.weights import EvidenceWeights
 
 
 class Evidence(nn.Module):
-    """Made for vectors of `width` and the relations of the graph that the model is trained on."""
+    """The evidence sources of one model and their weights.
+
+    Args:
+        config: the sources and their settings.
+        width: size of the relation vectors that the weights depend on.
+        relations: number of relations of the training graph.
+    """
 
     def __init__(self, config: EvidenceConfig, width: int, relations: int):
         super().__init__()
@@ -25,9 +31,9 @@ class Evidence(nn.Module):
         self.weights = EvidenceWeights(width, relations, self.sources, config.initial_weight)
 
     def register_seen(self, context: GraphContext, relations: IntArray) -> None:
-        """Is told which relations (n,), rows of the graph, will be trained on."""
+        """Register the relations (n,), as rows of the graph, that the model will be trained on."""
         self.weights.register_seen(relations, context.fingerprints)
-        context.memo.clear()  # some sources count what they do for relations that are not seen
+        context.memo.clear()  # the statistics of some sources depend on which relations are unseen
 
     def table(
         self,
@@ -38,8 +44,10 @@ class Evidence(nn.Module):
         targets: Int32Array | None = None,
         training: bool = False,
     ) -> EvidenceTable:
-        """What speaks for candidates of the queries (centre, label, ·), (q,), while the targets (q,), if any, are
-        hidden. In training only some of the sources speak."""
+        """Collect the evidence for the queries (centre, label, ·), (q,), with the targets (q,), if any, hidden.
+
+        In training, only sources with `in_training` are used.
+        """
         unseen = self.unseen(context)
         queries = QueryBatch(centres, labels, unseen[labels], targets, hidden, training)
         found = {
@@ -52,7 +60,7 @@ class Evidence(nn.Module):
     def findings(
         self, context: VisibleGraph, centre: int, label: int, answer: int, hidden: bool
     ) -> list[tuple[EvidenceSource, Finding]]:
-        """Why sources speak for an answer of (centre, label, ·), those that do."""
+        """Return the sources that support an answer to (centre, label, ·), with their explanations."""
         row, labels = np.array([centre], np.int32), np.array([label], np.int32)
         targets = np.array([answer], np.int32) if hidden else None
         query = QueryBatch(row, labels, self.unseen(context)[labels], targets)
@@ -62,14 +70,14 @@ class Evidence(nn.Module):
         return [(source, finding) for source, finding in found if finding]
 
     def unseen(self, context: VisibleGraph) -> BoolArray:
-        """Which labels of the graph (2R,) were never trained on."""
+        """Return which labels (2R,) of the graph are not among the training relations."""
         found: BoolArray = context.counted(
             (self, "unseen"), lambda: np.tile(self.weights.unseen(context.fingerprints), 2)
         )
         return found
 
     def counts(self, source: EvidenceSource, context: VisibleGraph) -> object:
-        """What a source counted once in the graph, or extended once from the graph that this one extends."""
+        """Return the statistics of a source for a context, computed once and then reused."""
 
         def count() -> object:
             if context.base is None:

@@ -1,4 +1,4 @@
-"""What of the evidence a model uses."""
+"""The config of a model's evidence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fnftg.errors import FnftgError
 
 @dataclass(frozen=True)
 class EvidenceConfig:
-    """Sources of evidence that add to the embedding score; none by default.
+    """Evidence sources, whose scores are added to the embedding score; none by default.
 
     Args:
-        sources: names of sources, such as text_knn, relation_cooccurrence, mentions, few_shot_prior.
-        num_nearest: nearest texts of an entity that text_knn and few_shot_prior look at.
-        evaluation_num_nearest: those that text_knn looks at in evaluation and prediction; as in training if not given.
-        num_candidates: candidates of a query that one source may speak for.
-        initial_weight: unit of the weights before they are learned, and of the fixed weights for unseen relations.
+        sources: names of the sources: text_knn, relation_cooccurrence, mentions, few_shot_prior.
+        num_nearest: number of nearest texts that text_knn and few_shot_prior use per entity.
+        evaluation_num_nearest: number of nearest texts for text_knn in evaluation and prediction; if null, num_nearest.
+        num_candidates: maximum number of candidates per query and source.
+        initial_weight: scale of the initial weights, and of the fixed weights for unseen relations.
         fit: fit the weights on the val split after training.
     """
 
@@ -34,7 +34,7 @@ class EvidenceConfig:
             if value is not None and value < 1:
                 raise FnftgError(f"evidence.{name} is {value}: it must be at least 1.")
         if not 0 <= self.initial_weight < math.inf:
-            raise FnftgError(f"evidence.initial_weight is {self.initial_weight}: it must be a number from 0 on.")
+            raise FnftgError(f"evidence.initial_weight is {self.initial_weight}: it must be finite and not negative.")
         if len(set(self.sources)) < len(self.sources):
             raise FnftgError(f"evidence.sources names a source twice: {', '.join(self.sources)}.")
 

@@ -1,8 +1,8 @@
-"""Few-shot prior, for relations that training never saw: how a relation is answered by the few edges that are visible.
+"""Few-shot prior for unseen relations, from the few visible edges of the relation.
 
-The embedding score knows little of such a relation. But what is similar to another answer of the query entity is likely
-to be an answer too, and so is what many other entities have. For relations of training neither is counted: beside what
-their scores know it is worth little.
+The embedding score says little about a relation that is not in the training split. Two kinds of entities are likely
+answers nevertheless: those whose texts are similar to another answer of the query entity, and those that are the answer
+for many other entities. The source is not used for training relations, where it adds little to the embedding score.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ from fnftg.evidence.base import (
 from fnftg.kernels.ranges import ranges
 from fnftg.text.nearest_texts import NO_NEIGHBOUR, TextKNN
 
-MAX_ANSWERS = 100  # answers of an entity whose nearest texts are looked up, the first by row
-BLOCK = 256  # queries that are looked up at a time
+MAX_ANSWERS = 100  # maximum number of answers of an entity whose nearest texts are looked up, lowest rows first
+BLOCK = 256  # queries per block
 NO_ENTITY = -1
-POWER = 4  # of the similarity: the weight of a near text
+POWER = 4  # exponent of the similarity
 Mass = tuple[Int64Array, Int32Array, Float64Array]  # query, entity and mass of candidates: (n,) each
 
 
 class FewShotPrior(EvidenceSource):
+    """Answers of an unseen relation: similar to the query entity's other answers, or frequent among other entities."""
+
     name: ClassVar[str] = "few_shot_prior"
-    title: ClassVar[str] = "earlier answers of a relation that is new to the model"
+    title: ClassVar[str] = "known answers of a relation that the model was not trained on"
     features: ClassVar[tuple[Feature, ...]] = (
         Feature("answer_similarity", None, 2.5),
         Feature("answer_frequency", None, 2.5),
@@ -77,8 +79,10 @@ class FewShotPrior(EvidenceSource):
         return Candidates(offsets, (distinct % context.entities).astype(np.int32), log_mass(mass.astype(np.float32)))
 
     def explain(self, counts: AnswerCounts, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding | None:
-        """Which answers of the query entity the answer is similar to, and how many other entities have it. What was not
-        counted, as other candidates have more, is no reason."""
+        """Name the query entity's answers that are similar to this one, and count the other entities that have it.
+
+        A feature that is 0, because other candidates have a greater mass, is not mentioned.
+        """
         if not query.unseen[0]:
             return None
         found = self.candidates(counts, context, query)
@@ -94,7 +98,7 @@ class FewShotPrior(EvidenceSource):
             places = sorted(zip(*np.nonzero(rows == answer), strict=True), key=lambda place: -cosines[place])
             items = tuple(Item(int(own[place[0]]), value=float(cosines[place])) for place in places)
             if items:
-                said.append("{answer} is similar to {items}, which {query} has already")
+                said.append("{answer} is similar to {items}, which {query} is already linked to")
         if frequent:
             inverse = (query.labels + context.relations) % (2 * context.relations)
             others = context.known(np.array([answer], np.int32), inverse.astype(np.int32))[1]
@@ -107,22 +111,22 @@ class FewShotPrior(EvidenceSource):
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """How many entities each answer of an unseen label belongs to: label l at offsets[l] to offsets[l + 1].
+    """The answers of each unseen label and their frequencies: label l has the entries offsets[l] to offsets[l + 1].
 
-    The answers of the triples that a request adds stand apart, so that nothing is sorted again.
+    The triples of a request are stored separately, so that nothing needs to be sorted again.
     """
 
-    unseen: BoolArray  # (2R,): which labels these are
-    offsets: Int64Array  # (2R' + 1,), of the R' relations that were counted
-    entities: Int32Array  # (p,): the most frequent first; ties go to the lower row
-    counts: Int64Array  # (p,)
-    added_labels: Int64Array  # (a,): of the triples that a request adds, both ways round
+    unseen: BoolArray  # (2R,): whether a label is unseen
+    offsets: Int64Array  # (2R' + 1,), for the R' relations of the base graph
+    entities: Int32Array  # (p,): most frequent first, ties by row
+    counts: Int64Array  # (p,): number of entities that have this answer
+    added_labels: Int64Array  # (a,): labels of the added triples, in both directions
     added_answers: Int64Array  # (a,)
-    context: VisibleGraph | None = None  # in which added answers are counted
+    context: VisibleGraph | None = None  # the extended graph, in which added answers are counted
 
     @classmethod
     def of(cls, neighbours: Neighbours, unseen: BoolArray) -> AnswerCounts:
-        """In these neighbours, which have the edges of both directions."""
+        """Count the answers in these neighbours, which must have edges of both directions."""
         there = unseen[neighbours.labels]
         labels, size = neighbours.labels[there].astype(np.int64), max(len(neighbours), 1)
         keys, counts = np.unique(labels * size + neighbours.entities[there], return_counts=True)
@@ -133,7 +137,7 @@ class AnswerCounts:
         return cls(unseen, offsets, entity[order].astype(np.int32), counts[order], nothing, nothing)
 
     def extended(self, context: VisibleGraph, unseen: BoolArray) -> AnswerCounts:
-        """With the triples that a context adds, perhaps of more relations, beside those that were added before."""
+        """Add the triples of an extended context, which may have new relations, to those added before."""
         relations = len(self.unseen) // 2
         before = self.added_labels + (context.relations - relations) * (self.added_labels >= relations)
         heads, relation, tails = context.added.astype(np.int64).T
@@ -143,27 +147,32 @@ class AnswerCounts:
         return replace(self, unseen=unseen, added_labels=labels[there], added_answers=answers[there], context=context)
 
     def old_labels(self, labels: IntArray) -> tuple[BoolArray, Int64Array]:
-        """Which labels (q,) were counted, and what they were called then; inverses stand behind new relations."""
+        """Return which labels (q,) are in the base graph, and their numbers there.
+
+        New relations are numbered before all inverses, so they shift the labels of inverses.
+        """
         relations, before = len(self.unseen) // 2, (len(self.offsets) - 1) // 2
         old = labels % relations < before
         return old, np.where(old, labels - (relations - before) * (labels >= relations), 0)
 
     @cached_property
     def triples(self) -> Int64Array:
-        """How many each label has: (2R,)."""
+        """The number of triples of each label: (2R,)."""
         sums = np.concatenate([[0], np.cumsum(self.counts)])
         old, before = self.old_labels(np.arange(len(self.unseen)))
         counted = np.diff(sums[self.offsets])[before] * old if len(self.offsets) > 1 else np.zeros(len(old), np.int64)
         return np.asarray(counted + np.bincount(self.added_labels, minlength=len(self.unseen)))
 
     def answer_frequency(self, own: QueryAnswers, labels: Int32Array, limit: int) -> Mass:
-        """The most frequent answers of labels (q,): their share of the label's triples, of those without the centre
-        plus one."""
+        """Return the most frequent answers of labels (q,).
+
+        The mass of an answer is its count divided by one plus the number of triples, both without those of the centre.
+        """
         old, before = self.old_labels(labels)
         own_answers, more = np.diff(own.offsets), np.bincount(self.added_labels, minlength=len(self.unseen))[labels]
         starts = self.offsets[before]
-        # enough to know the best and what comes next, once own answers, the centre and the added are gone and the
-        # target has sunk
+        # enough for the best `limit` and the next one, after own answers, the centre and added answers are removed and
+        # the target has lost its hidden triple
         wanted = limit + own_answers + more + 3
         counts = np.where(
             old, np.minimum(self.offsets[np.minimum(before + 1, len(self.offsets) - 1)] - starts, wanted), 0
@@ -180,7 +189,7 @@ class AnswerCounts:
     def with_added(
         self, query: Int64Array, entities: Int32Array, times: Int64Array, labels: Int32Array
     ) -> tuple[Int64Array, Int32Array, Int64Array]:
-        """With the answers of added triples, whose counts are those of the extended graph."""
+        """Merge in the answers of added triples, with their counts in the extended graph."""
         assert self.context is not None
         asked, which = np.nonzero(labels[:, None] == self.added_labels)
         size = self.context.entities
@@ -198,7 +207,7 @@ class AnswerCounts:
 
 
 def answer_similarity(nearest: TextKNN, own: QueryAnswers, limit: int) -> Mass:
-    """What is similar to the answers that the centres have: the mean of similarity⁴ over these."""
+    """Return the entities most similar to the centres' known answers; the mass is the mean of similarity⁴ over them."""
     counts = np.minimum(np.diff(own.offsets), MAX_ANSWERS)
     query, answers = np.repeat(np.arange(len(counts)), counts), own.answers[ranges(own.offsets[:-1], counts)]
     rows, cosines = nearest(answers)  # (a, k) each
@@ -213,19 +222,19 @@ def answer_similarity(nearest: TextKNN, own: QueryAnswers, limit: int) -> Mass:
 
 @dataclass(frozen=True)
 class QueryAnswers:
-    """The known answers of queries: those of query i at offsets[i] to offsets[i + 1], without its target.
+    """The known answers of queries without the targets: query i has the entries offsets[i] to offsets[i + 1].
 
-    Targets are hidden while they are asked for, and other known answers are no candidates then. Where there are no
-    targets, every known answer is a candidate too.
+    If queries have targets, these are hidden, and the other known answers are not candidates. Without targets, every
+    known answer is a candidate too.
     """
 
     offsets: Int64Array  # (q + 1,)
     answers: Int32Array  # (a,)
-    hidden: Int32Array  # (q,): the target, where a visible edge leads to it, or else NO_ENTITY
-    hidden_triples: Int64Array  # (q,): how many of the label are hidden
+    hidden: Int32Array  # (q,): the target if a visible edge leads to it, else NO_ENTITY
+    hidden_triples: Int64Array  # (q,): number of hidden triples with the query's label
     centres: Int32Array  # (q,)
-    size: int  # how many entities the graph has
-    listed: bool  # the known answers are candidates too
+    size: int  # number of entities in the graph
+    listed: bool  # whether known answers are candidates too
 
     @classmethod
     def of(
@@ -236,7 +245,7 @@ class QueryAnswers:
         targets: Int32Array | None,
         pair: bool = False,
     ) -> QueryAnswers:
-        """With `pair`, an edge from the target back to the centre is hidden too."""
+        """Look up the known answers; with `pair`, an edge from the target back to the centre is hidden too."""
         offsets, answers = known(centres, labels)
         asked = np.full(len(centres), NO_ENTITY, np.int32) if targets is None else targets
         query = query_of_each(offsets)
@@ -252,18 +261,21 @@ class QueryAnswers:
         return cls(kept, answers[other], hidden, hidden_triples, centres, known.entities, targets is None)
 
     def have(self, query: Int64Array, entities: IntArray) -> BoolArray:
-        """Whether entities (n,) are answers of these queries (n,)."""
+        """Return whether entities (n,) are known answers of the queries (n,)."""
         of_answer = query_of_each(self.offsets)
         return np.isin(query * self.size + entities, of_answer * self.size + self.answers)
 
     def best(self, query: Int64Array, entities: Int32Array, mass: Float64Array, is_own: BoolArray, limit: int) -> Mass:
-        """The candidates (n,) of each query with the greatest mass: no more than `limit` that are no known answers.
-        Where there are more, those go that have the same mass as the next, whatever their rows."""
+        """Return the candidates (n,) with the greatest mass, at most `limit` per query that are not known answers.
+
+        If there are more, all candidates whose mass equals that of the first one left out are left out too, so that
+        the choice does not depend on row numbers.
+        """
         there = (mass > 0) & (entities != self.centres[query]) & (self.listed | ~is_own)
         query, entities, mass, is_own = query[there], entities[there], mass[there], is_own[there]
         order = np.lexsort((entities, -mass, query))
         query, entities, mass, is_own = query[order], entities[order], mass[order], is_own[order]
-        before: Int64Array = np.cumsum(~is_own) - ~is_own  # how many new ones
+        before: Int64Array = np.cumsum(~is_own) - ~is_own  # number of new answers before each candidate
         next_ones = ~is_own & (before - before[np.searchsorted(query, query)] == limit)
         least = np.zeros(len(self.centres))
         least[query[next_ones]] = mass[next_ones]

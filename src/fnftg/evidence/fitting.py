@@ -1,8 +1,8 @@
 """The fit of the evidence weights on validation queries, after training.
 
-In training, evidence stands beside scores that know the training triples already, and seems to be worth less than it is
-for entities that are new. So its few weights are fitted once more, on the val split, which nothing else learns from;
-on the relations that train has, as others must stay unseen.
+The embedding scores have been trained on the training triples, so weights learned there underestimate what evidence is
+worth for new entities. Therefore the few evidence weights are fitted again on the val split, which nothing else is
+trained on. Only the relations of the training split are used, so that all others stay unseen.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from torch.nn import functional
 
 from fnftg.console import progress
 
-STEPS, EVERY, RATE = 200, 10, 5e-4
-ScoreEvidence = Callable[[], Tensor]  # what evidence adds to its candidates (e,), by the weights as they are
+STEPS, EVERY, RATE = 200, 10, 5e-4  # maximum number of steps, steps between measurements, learning rate
+ScoreEvidence = Callable[[], Tensor]  # returns what evidence adds to its candidates (e,) with the current weights
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """The mean reciprocal rank on one half of the triples, before and with weights fitted on the other half."""
+    """The MRR on one half of the triples, before and after fitting the weights on the other half."""
 
     before: float
     after: float
-    steps: int  # of the optimiser; 0: the weights stayed as they were
+    steps: int  # optimiser steps; 0 if fitting did not help and the weights are unchanged
 
 
 @dataclass(frozen=True)
 class FittingProblem:
-    """Queries with the scores that do not change, and where evidence adds to them."""
+    """The fixed embedding scores of queries, and the places where evidence is added to them."""
 
     answer: Tensor  # (q,): scores of the true answers
-    rivals: Tensor  # (q, n): of the best candidates without evidence
-    listed: Tensor  # (l,): of candidates with evidence, known answers left out
-    place: tuple[Tensor, Tensor, Tensor]  # (l,) each: their queries, places there, and rows of the evidence table
-    own: tuple[Tensor, Tensor]  # the queries whose answer has evidence, and its row in the evidence table
+    rivals: Tensor  # (q, n): scores of the best candidates without evidence
+    listed: Tensor  # (l,): scores of the candidates with evidence, without known answers
+    place: tuple[Tensor, Tensor, Tensor]  # (l,) each: their query, their column, their row of the evidence table
+    own: tuple[Tensor, Tensor]  # queries whose true answer has evidence, and its row of the evidence table
 
     def scores(self, evidence_scores: Tensor) -> Tensor:
-        """Of the answer, then of all that it is compared with, given what evidence adds (e,): (q, 1 + …)."""
+        """Return the scores of the true answer (column 0) and of its rivals, with evidence (e,) added: (q, 1 + …)."""
         answer = self.answer.index_add(0, self.own[0], evidence_scores[self.own[1]])
         query, column, entry = self.place
         listed = torch.full((len(answer), int(column.max()) + 1 if len(column) else 0), -torch.inf)
@@ -48,7 +48,7 @@ class FittingProblem:
         return torch.cat([answer[:, None], listed, self.rivals], dim=1)
 
     def reciprocal_ranks(self, evidence_scores: Tensor) -> Tensor:
-        """(q,), as far as the rivals tell."""
+        """Return the reciprocal rank (q,) of each true answer among its rivals."""
         scores = self.scores(evidence_scores)
         others, answer = scores[:, 1:], scores[:, :1]
         return 1 / (1 + (~(others <= answer)).sum(1) + (others == answer).sum(1) / 2)  # a NaN is the worst rank
@@ -57,12 +57,19 @@ class FittingProblem:
 def fit_weights(
     problem: FittingProblem, evidence_scores: ScoreEvidence, weights: Sequence[nn.Parameter], scale: float
 ) -> FitResult:
-    """Fits the weights, as far as that helps; scores are multiplied by `scale` in the loss.
+    """Fit the evidence weights by early stopping.
 
-    How many steps help is found with one half of the triples, on the other; then all triples are fitted.
+    The number of steps is chosen by fitting one half of the triples and measuring the MRR on the other half. Then the
+    weights are fitted on all triples with this number of steps.
+
+    Args:
+        problem: the validation queries.
+        evidence_scores: returns the evidence scores for the current weights.
+        weights: the parameters to fit, changed in place.
+        scale: factor of the scores in the loss.
     """
     queries = len(problem.answer)
-    first = torch.arange(queries) % (queries // 2) % 2 == 0  # of whole triples: tails stand before heads
+    first = torch.arange(queries) % (queries // 2) % 2 == 0  # splits by triple: tail queries come before head queries
     tried: dict[int, float] = {}
 
     def look(step: int) -> None:
@@ -88,7 +95,7 @@ def descend(
     steps: int,
     look: Callable[[int], None],
 ) -> None:
-    """So many steps on the chosen queries (q,), looked at every `EVERY` steps."""
+    """Take `steps` optimiser steps on the chosen queries (q,), and call `look` every `EVERY` steps."""
     optimiser = torch.optim.Adam(weights, RATE)
     look(0)
     with progress("Fitting evidence weights", steps, "steps") as advance:

@@ -1,8 +1,9 @@
 """Mention evidence: the text of one entity names the other.
 
-How much that says depends on the relation: texts of films name directors, not viewers. So it is estimated by a mention
-prior, the share of the relation's visible triples in which one text names the other entity. No triple of the query
-entity counts, so what is hidden cannot show. Texts are no edges: a mention counts under every protocol.
+What a mention is worth depends on the relation: the text of a film often names its director but not its viewers. The
+mention prior estimates this as the share of the relation's visible triples in which one text names the other entity.
+Triples of the query entity are not counted, so a hidden edge cannot leak. Mentions are part of the texts, not of the
+edges, so they count under every protocol.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from fnftg.text.mentions import NAMED, NAMES, Mentions
 
 
 class MentionEvidence(EvidenceSource):
+    """Entities that the query entity's text names, or whose texts name the query entity."""
+
     name: ClassVar[str] = "mentions"
     title: ClassVar[str] = "names in the texts"
     features: ClassVar[tuple[Feature, ...]] = (
@@ -50,7 +53,7 @@ class MentionEvidence(EvidenceSource):
         return Candidates(offsets, entities, np.stack([log_mass(mass), log_share(mass, offsets)], axis=1))
 
     def explain(self, counts: MentionPrior, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding:
-        """Which of the two texts names the other entity."""
+        """Say which of the two texts names the other entity."""
         kind = int(context.mentions.between(query.centres.astype(np.int64), np.array([answer]))[0])
         said = ["the text of {query} names {answer}"] * bool(kind & NAMES)
         said += ["the text of {answer} names {query}"] * bool(kind & NAMED)
@@ -59,13 +62,13 @@ class MentionEvidence(EvidenceSource):
 
 @dataclass(frozen=True)
 class MentionPrior:
-    """How many triples each relation has, and how many of them have a mention."""
+    """The number of triples of each relation, and of those with a mention."""
 
     frequencies: Int64Array  # (R,): triples
-    mentioning: Int64Array  # (2, R): of these, the head's text names the tail; the tail's names the head
+    mentioning: Int64Array  # (2, R): triples whose head's text names the tail; whose tail's text names the head
 
     def extended(self, mentions: Mentions, triples: Triples, relations: int) -> MentionPrior:
-        """With more triples (n, 3), none of which was there, perhaps of more entities and relations."""
+        """Add new triples (n, 3), which may have new entities and relations."""
         heads, relation, tails = triples.astype(np.int64).T
         kinds = mentions.between(heads, tails)
         more = relations - len(self.frequencies)
@@ -78,19 +81,25 @@ class MentionPrior:
     def lookup(
         self, mentions: Mentions, known: AnswerLookup, centres: Int32Array, labels: Int32Array
     ) -> tuple[Int64Array, Int32Array, Float32Array]:
-        """Of the queries (centre, label, ·), (q,), all entities that the centre names or is named by, with their mass.
+        """Return all entities that each centre names or is named by, with their mass, as ragged arrays.
 
-        It is the share of the relation's triples in which the same end's text names the other, of those that do not
-        touch the centre plus one; where both texts name each other, the sum of both shares. `known` are the answers of
-        the same visible graph.
+        The mass is the share of the relation's triples with a mention in the same direction. Triples of the centre are
+        not counted, and one is added to the denominator. If both texts name each other, the mass is the sum of both
+        shares.
+
+        Args:
+            mentions: the mentions in the texts of the graph.
+            known: the answers in the same visible graph.
+            centres: the query entities, (q,).
+            labels: the labels of the queries, (q,).
         """
         relations, queries = len(self.frequencies), len(centres)
-        own = np.zeros((3, queries), np.int64)  # triples of the centre: all, first end names second, the reverse
+        own = np.zeros((3, queries), np.int64)  # triples of the centre: all, centre names other, other names centre
         for inverse in (False, True):
             asked = (labels + inverse * relations) % (2 * relations)
             offsets, others = known(centres, asked.astype(np.int32))
             query = query_of_each(offsets)
-            if inverse:  # a self-loop is no other triple from its other end
+            if inverse:  # do not count a self-loop twice
                 query, others = query[others != centres[query]], others[others != centres[query]]
             kinds = mentions.between(centres[query].astype(np.int64), others.astype(np.int64))
             first, second = (NAMED, NAMES) if inverse else (NAMES, NAMED)

@@ -1,9 +1,9 @@
-"""Relation co-occurrence: the edges that already connect query entity and candidate.
+"""Relation co-occurrence: other edges between the query entity and a candidate.
 
-A player who was drafted by a team may well play for it. That is estimated from co-occurrence, how often two labels
-connect the same two entities, so it also speaks for relations that training never saw. Nothing is counted that touches
-the query entity, nor an edge with the label of the query, so what is hidden cannot show. Where a protocol hides every
-edge of a pair, this source is silent: no edge is left that could speak for the true answer.
+A player who was drafted by a team is likely to play for it. The source estimates this from co-occurrence, that is how
+often two labels connect the same pair of entities, so it also works for unseen relations. Edges of the query entity are
+not counted, and edges with the label of the query are not used, so a hidden edge cannot leak. If the protocol hides
+every edge of a pair, the source returns nothing, because no edge to the true answer is visible.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from fnftg.evidence.base import (
 )
 from fnftg.kernels.threads import in_parallel
 
-COST = 20  # of one edge, in operations
+COST = 20  # operations per edge, an estimate for the choice of threads
 
 
 class RelationCooccurrence(EvidenceSource):
+    """Neighbours of the query entity, weighted by how often their labels co-occur with the label of the query."""
+
     name: ClassVar[str] = "relation_cooccurrence"
-    title: ClassVar[str] = "edges that connect the two already"
+    title: ClassVar[str] = "other edges between the two entities"
     features: ClassVar[tuple[Feature, ...]] = (
         Feature("cooccurrence", 3.0, 2.5),
         Feature("cooccurrence_share", 0.0, 2.5),
@@ -49,7 +51,7 @@ class RelationCooccurrence(EvidenceSource):
         return CooccurrenceCounts.of(context.neighbours)
 
     def extend(self, counts: CooccurrenceCounts, context: VisibleGraph, unseen: BoolArray) -> CooccurrenceCounts:
-        """Only the pairs of entities that new edges connect are looked at again."""
+        """Update the counts; only pairs of entities that new edges connect are counted again."""
         assert context.base is not None
         base, relations = context.base.neighbours, context.relations
         added = EdgeList.of(context.added, relations, "both")
@@ -77,7 +79,7 @@ class RelationCooccurrence(EvidenceSource):
         return Candidates(offsets, graph.outside(found), features)
 
     def explain(self, counts: CooccurrenceCounts, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding:
-        """The labels of these edges, but the one of the query."""
+        """Return the other edges between the query entity and the answer."""
         centre, label = int(query.centres[0]), int(query.labels[0])
         graph = context.subgraph(query.centres)
         row = int(graph.inside(query.centres)[0])
@@ -88,20 +90,19 @@ class RelationCooccurrence(EvidenceSource):
 
 @dataclass(frozen=True)
 class CooccurrenceCounts:
-    """How many pairs of entities two labels connect both, and each alone."""
+    """The number of entity pairs that two labels both connect, and the number of triples of each relation."""
 
     keys: Int64Array  # (p,): l · 2R + a for labels l and a that both connect at least one pair, ascending
-    pairs: Int64Array  # (p,): how many they connect
-    frequencies: Int64Array  # (R,): how many triples each relation has
+    pairs: Int64Array  # (p,): number of pairs that l and a both connect
+    frequencies: Int64Array  # (R,): number of triples of each relation
 
     @classmethod
     def of(cls, neighbours: Neighbours) -> CooccurrenceCounts:
-        """In these neighbours, which have the edges of both directions."""
+        """Count co-occurrences in these neighbours, which must have edges of both directions."""
         return cls(*np.unique(label_pairs(neighbours), return_counts=True), neighbours.frequencies)
 
     def changed(self, before: Neighbours, after: Neighbours) -> CooccurrenceCounts:
-        """Once the pairs of entities in `before`, which were counted, have the edges in `after`, which may have more
-        relations."""
+        """Replace the counted edges `before` of some entity pairs by `after`, which may have new relations."""
         relations, more = len(self.frequencies), after.relations - len(self.frequencies)
         one, other = (label + more * (label >= relations) for label in np.divmod(self.keys, max(2 * relations, 1)))
         more_pairs, fewer_pairs = label_pairs(after), label_pairs(before)
@@ -116,7 +117,7 @@ class CooccurrenceCounts:
 
     @cached_property
     def by_label(self) -> tuple[Int64Array, Int64Array]:
-        """The labels that co-occur with label l stand at offsets[l] to offsets[l + 1]: (2R + 1,) and (p,)."""
+        """Offsets (2R + 1,) and co-occurring labels (p,): label l has the entries offsets[l] to offsets[l + 1]."""
         size = 2 * len(self.frequencies)
         offsets = np.searchsorted(self.keys, size * np.arange(size + 1))
         return offsets, self.keys - size * np.repeat(np.arange(size), np.diff(offsets))
@@ -124,11 +125,11 @@ class CooccurrenceCounts:
     def cooccurring(
         self, around: Neighbours, centres: Int32Array, labels: Int32Array, limit: int
     ) -> tuple[Int64Array, Int32Array, Float32Array]:
-        """Of the queries (centre, label, ·), (q,), up to `limit` neighbours each with their mass, the greatest first.
+        """Return up to `limit` neighbours per query (centre, label, ·), (q,), with their mass, greatest first.
 
-        The mass of a neighbour is the sum of N(l, a) / √(N(l) N(a)) over the labels a, other than the label l of the
-        query, that lead to it; N counts the pairs of entities that labels connect, none with the centre, and N(l) one
-        more.
+        The mass of a neighbour is the sum of N(l, a) / √(N(l) N(a)) over the labels a that lead to it, without the
+        label l of the query. N(l, a) is the number of entity pairs that both labels connect, N(l) the number of triples
+        of l plus one. Pairs with the centre are not counted.
         """
         found = np.empty((len(centres), limit), np.int32)
         masses = np.empty((len(centres), limit), np.float32)
@@ -145,7 +146,7 @@ class CooccurrenceCounts:
 
 
 def label_pairs(neighbours: Neighbours) -> Int64Array:
-    """Each ordered pair of labels (l, a) that join the same two entities, as l · 2R + a."""
+    """Return each ordered pair of labels (l, a) that connect the same two entities, as l · 2R + a."""
     rows = neighbours.offsets, neighbours.entities, neighbours.labels, 2 * neighbours.relations
     found = np.empty(place_pairs(*rows, np.empty(0, np.int64)), np.int64)
     place_pairs(*rows, found)
@@ -154,7 +155,7 @@ def label_pairs(neighbours: Neighbours) -> Int64Array:
 
 @numba.njit(nogil=True, cache=True)
 def place_pairs(offsets: Int64Array, entities: Int32Array, labels: Int32Array, size: int, keys: Int64Array) -> int:
-    """Writes each pair (l, a) as l · size + a, as far as there is room; returns how many there are."""
+    """Write each pair (l, a) as l · size + a into `keys` while there is room, and return the number of pairs."""
     place = 0
     for centre in range(len(offsets) - 1):
         first = offsets[centre]
@@ -176,14 +177,14 @@ def find_cooccurring(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     relations = len(frequencies)
     size = 2 * relations
-    joined, degrees = np.zeros(size, np.int64), np.zeros(relations, np.int64)  # N(l, a) of the query's l; own edges
+    joined, degrees = np.zeros(size, np.int64), np.zeros(relations, np.int64)  # N(l, a) for l of the query; own edges
     for query in range(start, stop):
         centre, label = centres[query], labels[query]
         begin, end = offsets[centre], offsets[centre + 1]
         for entry in range(table_offsets[label], table_offsets[label + 1]):
             joined[table_labels[entry]] = table_pairs[entry]
 
-        # Nothing that touches the centre counts.
+        # Subtract the edges of the centre.
         inverse = (label + relations) % size
         first = begin
         while first < end:
@@ -195,15 +196,15 @@ def find_cooccurring(  # type: ignore[no-untyped-def]
                 after += 1
             for edge in range(first, after):
                 other = edge_labels[edge]
-                if not itself or other < relations:  # a loop is an edge of both directions
+                if not itself or other < relations:  # a self-loop is listed in both directions
                     degrees[other % relations] += 1
                 if has:
                     joined[other] -= 1
-                if has_inverse and not itself:  # the same pair as seen from the other end
+                if has_inverse and not itself:  # the same pair, seen from the other end
                     joined[(other + relations) % size] -= 1
             first = after
 
-        # The sums over the labels that lead to each neighbour.
+        # Sum over the labels that lead to each neighbour.
         neighbours, sums = np.empty(end - begin, np.int32), np.empty(end - begin, np.float64)
         count = 0
         of_label = frequencies[label % relations] - degrees[label % relations] + 1
@@ -218,7 +219,7 @@ def find_cooccurring(  # type: ignore[no-untyped-def]
             else:
                 neighbours[count], sums[count] = entities[edge], mass
                 count += 1
-        order = np.argsort(-sums[:count], kind="mergesort")[: found.shape[1]]  # of equal ones the lower row
+        order = np.argsort(-sums[:count], kind="mergesort")[: found.shape[1]]  # ties by row
         counts[query] = len(order)
         for place in range(len(order)):
             found[query, place], masses[query, place] = neighbours[order[place]], sums[order[place]]

@@ -1,4 +1,4 @@
-"""The sources of evidence by name."""
+"""Registry of the evidence sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ SOURCES: dict[str, type[EvidenceSource]] = {
 
 
 def make_sources(config: EvidenceConfig) -> list[EvidenceSource]:
-    """The sources that a config names, in the order of `SOURCES`."""
+    """Create the sources that a config names, in the order of `SOURCES`.
+
+    Raises:
+        FnftgError: if a name is not in `SOURCES`.
+    """
     unknown = [name for name in config.sources if name not in SOURCES]
     if unknown:
         raise FnftgError(f"There is no evidence source {unknown[0]!r}: choose from {', '.join(SOURCES)}.")
@@ -24,13 +28,11 @@ def make_sources(config: EvidenceConfig) -> list[EvidenceSource]:
 
 
 def check_requirements(config: EvidenceConfig, frozen_text: bool, both_directions: bool) -> None:
-    """Refuses sources that the rest of the model cannot serve."""
+    """Raise FnftgError if a source needs a frozen encoder, or edges of both directions, that the model lacks."""
     for source in make_sources(config):
         if "frozen text" in source.requires and not frozen_text:
-            raise FnftgError(
-                f"The evidence {source.name} needs the features of a frozen encoder: set text.training to frozen."
-            )
+            raise FnftgError(f"The evidence source {source.name} needs a frozen encoder: set text.training to frozen.")
         if "both directions" in source.requires and not both_directions:
             raise FnftgError(
-                f"The evidence {source.name} needs the edges of both directions: set ego.directions to both."
+                f"The evidence source {source.name} needs edges of both directions: set ego.directions to both."
             )

@@ -1,4 +1,4 @@
-"""`EvidenceTable`: the candidates of all sources for a batch of queries, with the features of all of them."""
+"""`EvidenceTable`: the candidates of all sources for a batch of queries, with the features of all sources."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fnftg.evidence.base import Candidates, EvidenceSource, query_of_each
 
 @dataclass(frozen=True)
 class EvidenceTable:
-    """The candidates of query i, each once and ascending, stand at offsets[i] to offsets[i + 1]."""
+    """Ragged table of candidates: query i has the entries offsets[i] to offsets[i + 1], distinct and ascending."""
 
     offsets: Int64Array  # (q + 1,)
     entities: Int32Array  # (e,)
-    features: Float32Array  # (e, F): 0 where a source does not speak for a candidate
-    unseen: BoolArray  # (q,): the relation was never trained on
-    columns: dict[str, slice]  # of each source
+    features: Float32Array  # (e, F): 0 if a source does not support a candidate
+    unseen: BoolArray  # (q,): whether the relation is not in the training split
+    columns: dict[str, slice]  # the columns of each source
 
     @classmethod
     def join(
         cls, sources: Sequence[EvidenceSource], found: dict[str, Candidates], unseen: BoolArray, entities: int
     ) -> EvidenceTable:
-        """What some of the sources found, side by side, in a graph of so many entities."""
+        """Merge the candidates `found` by some of the sources in a graph with this number of `entities`."""
         columns, width = source_columns(sources)
         keys = [part.queries * entities + part.entities for part in found.values()]
         distinct, place = np.unique(np.concatenate([np.zeros(0, np.int64), *keys]), return_inverse=True)
@@ -38,7 +38,7 @@ class EvidenceTable:
 
     @classmethod
     def combined(cls, parts: Sequence[EvidenceTable]) -> EvidenceTable:
-        """The queries of several tables of the same sources, one after the other."""
+        """Concatenate the queries of several tables with the same sources."""
         starts = np.cumsum([0, *(len(part.entities) for part in parts)])
         offsets = [part.offsets[:-1] + start for part, start in zip(parts, starts, strict=False)]
         return cls(
@@ -50,7 +50,7 @@ class EvidenceTable:
         )
 
     def without(self, source: str) -> EvidenceTable:
-        """As if a source did not speak."""
+        """Return a copy in which the features of one source are 0."""
         features = self.features.copy()
         features[:, self.columns[source]] = 0
         return replace(self, features=features)
@@ -62,6 +62,6 @@ class EvidenceTable:
 
 
 def source_columns(sources: Sequence[EvidenceSource]) -> tuple[dict[str, slice], int]:
-    """The columns of each source in a table, and how many there are."""
+    """Return the columns of each source in a table, and the total number of columns."""
     ends = np.cumsum([0, *(len(source.features) for source in sources)]).tolist()
     return {source.name: slice(ends[i], ends[i + 1]) for i, source in enumerate(sources)}, ends[-1]

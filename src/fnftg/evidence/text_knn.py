@@ -1,7 +1,7 @@
-"""kNN evidence: what entities with similar texts answer to the same query.
+"""kNN evidence: the answers of entities with similar texts to the same query.
 
-What entities like h have for tails of r speaks for the same tails of h, also where h itself is new and has no edges. It
-never rests on an edge of the query entity, so nothing that is hidden from its ego-graph can show.
+The known tails of entities whose texts are similar to that of h are likely tails of h too, even if h is new and has no
+edges. The source never uses an edge of the query entity, so it cannot leak a hidden edge.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from fnftg.evidence.base import (
 from fnftg.kernels.tally import tally
 from fnftg.text.nearest_texts import NO_NEIGHBOUR
 
-POWERS = 4, 16  # of the similarity: the weight of a neighbour among many, and among the nearest
+POWERS = 4, 16  # exponents of the similarity; the higher one favours the nearest neighbours
 
 
 class TextKNNEvidence(EvidenceSource):
+    """The answers of the nearest texts, weighted by powers of their cosine similarity."""
+
     name: ClassVar[str] = "text_knn"
     title: ClassVar[str] = "entities with similar texts that have the same answer"
     features: ClassVar[tuple[Feature, ...]] = (
@@ -42,7 +44,7 @@ class TextKNNEvidence(EvidenceSource):
     requires: ClassVar[tuple[Requirement, ...]] = ("frozen text",)
 
     def count(self, context: VisibleGraph, unseen: BoolArray) -> None:
-        """The nearest texts of all entities, where most of them will be asked about, are looked up at once."""
+        """Load the nearest texts; compute those of all entities in advance unless the context is interactive."""
         assert isinstance(context, GraphContext)
         k = max(self.config.num_nearest, self.config.num_nearest_at_evaluation)
         if context.interactive:
@@ -68,7 +70,7 @@ class TextKNNEvidence(EvidenceSource):
         return Candidates(offsets, entities, knn_features(sum_sim4, sum_sim16, offsets))
 
     def explain(self, counts: None, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding:
-        """The neighbours that have the answer too, the nearest first."""
+        """Return the nearest texts that have the same answer, most similar first."""
         nearest = context.nearest_texts(self.config.num_nearest_at_evaluation)
         rows, cosines = (found[0] for found in nearest(query.centres))  # (k,) each
         rows, cosines = rows[rows != NO_NEIGHBOUR], cosines[rows != NO_NEIGHBOUR]
@@ -79,7 +81,7 @@ class TextKNNEvidence(EvidenceSource):
 
 
 def knn_features(sum_sim4: Float32Array, sum_sim16: Float32Array, offsets: Int64Array) -> Float32Array:
-    """Both sums and their shares of the query's, as logarithms, and 1 for having any: (e, 5)."""
+    """Return the features (e, 5): the logarithms of both sums and of their shares in the query's totals, and 1."""
     logs = np.log1p(5 * sum_sim4), np.log1p(50 * sum_sim16) / 2
     shares = (log_share(mass, offsets) for mass in (sum_sim4, sum_sim16))
     return np.stack([*logs, *shares, sum_sim4 > 0], axis=1).astype(np.float32)

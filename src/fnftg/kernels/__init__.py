@@ -1,1 +1,1 @@
-"""Compiled loops for what dominates the time on a CPU: L1 distances, filtered ranks, and sums over ragged segments."""
+"""Compiled loops for the most expensive steps on a CPU: L1 distances, filtered ranks, and sums over ragged segments."""

@@ -1,4 +1,4 @@
-"""L1 distances between all queries and all candidates, differentiable: the scores of TransE."""
+"""Differentiable L1 distances between all queries and all candidates, the scores of TransE."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fnftg.arrays import AnyArray, Float32Array
 from fnftg.kernels.loops import LANES, add_gradients, fill_distances
 from fnftg.kernels.threads import in_parallel
 
-CHUNK = 1 << 24  # differences that plain torch holds at a time: 64 MB
+CHUNK = 1 << 24  # differences in memory at a time in plain torch: 64 MB
 
 
 def l1_distances(queries: Tensor, candidates: Tensor) -> Tensor:
-    """‖queries[i] - candidates[j]‖₁ as (q, n), from (q, d) and (n, d), with gradients to both.
+    """Return ‖queries[i] - candidates[j]‖₁ as (q, n), from (q, d) and (n, d), with gradients to both.
 
-    float32 in main memory runs in compiled loops whose every result, gradients included, has the same bits on any
-    number of threads; half precision is computed in float32; all else is torch.cdist's. NaN and infinity go through
-    as in torch.cdist, and so does its convention that the gradient of |x| at 0 is 0.
+    float32 tensors on the CPU use compiled loops, whose results and gradients are bit-identical for any number of
+    threads. Half precision is computed in float32; other tensors use torch.cdist. NaN, infinity and the gradient of |x|
+    at 0, which is 0, are handled as in torch.cdist.
     """
     if queries.dim() != 2 or candidates.dim() != 2 or queries.shape[1] != candidates.shape[1]:
         shapes = f"{tuple(queries.shape)} and {tuple(candidates.shape)}"
-        raise ValueError(f"L1 distances need (q, d) queries and (n, d) candidates, not {shapes}.")
+        raise ValueError(f"L1 distances require (q, d) queries and (n, d) candidates, not {shapes}.")
     dtype = torch.promote_types(torch.promote_types(queries.dtype, candidates.dtype), torch.float32)
     return L1Distances.apply(queries.to(dtype), candidates.to(dtype))  # type: ignore[no-untyped-call, no-any-return]
 
@@ -42,20 +42,22 @@ class L1Distances(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None]:
         queries, candidates = ctx.saved_tensors
-        # The sign of a NaN, which torch.cdist gives as NaN, is left to torch.
+        # With NaN, use torch: the sign of NaN is NaN in torch.cdist.
         finite = compiled(queries, candidates) and bool(torch.isfinite(queries.sum() + candidates.sum()))
         both = (gradients if finite else torch_gradients)(queries.detach(), candidates.detach(), upstream)
         return both[0] if ctx.needs_input_grad[0] else None, both[1] if ctx.needs_input_grad[1] else None
 
 
 def compiled(queries: Tensor, candidates: Tensor) -> bool:
-    """Whether the compiled loops can take these."""
+    """Return whether the compiled loops support these tensors."""
     return all(x.device.type == "cpu" and x.dtype == torch.float32 for x in (queries, candidates))
 
 
 def rows_of_lanes(rows: AnyArray) -> Float32Array:
-    """The rows as the loops need them: C-contiguous float32, width filled up with zeros to a multiple of the lanes.
-    Copied only where they are not so already. Read-only, since numba would compile each loop again for each mixture."""
+    """Return the rows as the loops need them: C-contiguous float32, padded with zeros to a multiple of the lanes.
+
+    Rows are copied only if necessary. All are read-only, because numba compiles a loop again for each mixture of types.
+    """
     width = rows.shape[1]
     if width % LANES:
         ready = np.zeros((len(rows), -(-width // LANES) * LANES), np.float32)
@@ -67,7 +69,7 @@ def rows_of_lanes(rows: AnyArray) -> Float32Array:
 
 
 def distances(queries: AnyArray, candidates: AnyArray) -> Float32Array:
-    """The distances as (q, n); the longer of the two sides is shared among the threads."""
+    """Return the distances as (q, n). The longer of the two sides is divided among the threads."""
     left, right = rows_of_lanes(queries), rows_of_lanes(candidates)
     result = np.empty((len(left), len(right)), np.float32)
 
@@ -85,7 +87,7 @@ def distances(queries: AnyArray, candidates: AnyArray) -> Float32Array:
 
 
 def gradients(queries: Tensor, candidates: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_j g_ij s_ij as (q, d) and -Σ_i g_ij s_ij as (n, d), where g is `upstream` and s_ij the sign of q_i - c_j."""
+    """Return Σ_j g_ij s_ij (q, d) and -Σ_i g_ij s_ij (n, d), where g is `upstream` and s_ij the sign of q_i - c_j."""
     left, right = _slices(queries), _slices(candidates)  # (d / 8, q, 8), (d / 8, n, 8)
     weights = upstream.detach().contiguous().numpy()  # (q, n)
     weights.flags.writeable = False
@@ -99,7 +101,7 @@ def gradients(queries: Tensor, candidates: Tensor, upstream: Tensor) -> tuple[Te
 
 
 def _slices(rows: Tensor) -> Float32Array:
-    """Eight dimensions of all rows side by side: (d / 8, rows, 8)."""
+    """Group the dimensions by eight: (rows, d) → (d / 8, rows, 8)."""
     ready = rows_of_lanes(rows.numpy())
     slices = np.ascontiguousarray(ready.reshape(len(ready), ready.shape[1] // LANES, LANES).swapaxes(0, 1))
     slices.flags.writeable = False
@@ -107,13 +109,13 @@ def _slices(rows: Tensor) -> Float32Array:
 
 
 def _rows(slices: Float32Array, like: Tensor) -> Tensor:
-    """Undoes _slices."""
+    """Invert `_slices`."""
     rows = slices.swapaxes(0, 1).reshape(like.shape[0], len(slices) * LANES)
     return torch.from_numpy(np.ascontiguousarray(rows[:, : like.shape[1]]))
 
 
 def torch_gradients(queries: Tensor, candidates: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
-    """The same in plain torch, a few queries at a time; torch.cdist's own would hold all q·n·d differences on CUDA."""
+    """Compute `gradients` in plain torch, a few queries at a time. On CUDA, torch.cdist would need q·n·d values."""
     of_queries, of_candidates = torch.zeros_like(queries), torch.zeros_like(candidates)
     step = max(CHUNK // max(candidates.numel(), 1), 1)
     for start in range(0, len(queries), step):

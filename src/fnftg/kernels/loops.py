@@ -1,11 +1,11 @@
-"""The compiled loops over L1 distances, and the eight-lane vectors in which they are written.
+"""Compiled loops over L1 distances, written with eight-lane vectors.
 
-Every loop gets its distances from `distance` or `eight_distances`, which add up the same |q - c| in the same order:
-lane l sums the dimensions l, l + 8, l + 16, … one after the other, then the lanes are added as
-((0+4)+(2+6)) + ((1+5)+(3+7)). So a distance has the same bits whichever loop, block or thread computed it.
+All loops compute distances with `distance` or `eight_distances`, which sum |q - c| in the same order: lane l sums the
+dimensions l, l + 8, l + 16, …, then the lanes are summed as ((0+4)+(2+6)) + ((1+5)+(3+7)). So a distance is
+bit-identical in all loops, blocks and threads.
 
-All of this stands in one file because numba's cache only notices changes of the file that a compiled function is in.
-Arrays are C-contiguous and float32, and their width is a multiple of the lanes (`rows_of_lanes` in l1.py sees to both).
+All of this is in one file because numba's cache only detects changes in the file of a compiled function. Arrays are
+C-contiguous float32, and their width is a multiple of the lanes (see `rows_of_lanes` in l1.py).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from numba.extending import intrinsic, models, register_model
 from fnftg.arrays import Float32Array, Int64Array
 
 LANES = 8  # of one AVX register, or of two NEON registers
-QUERIES = 128  # rows that stay in the second-level cache while the candidates pass
-CANDIDATES = 512  # slices of eight lanes that stay, with their gradients, in the first-level cache
+QUERIES = 128  # rows that stay in the L2 cache while looping over candidates
+CANDIDATES = 512  # slices of eight lanes that stay in the L1 cache, with their gradients
 NO_KEY = np.iinfo(np.int64).max
 
-# Vectors: numba has none, so each operation below writes one or two lines of LLVM's portable vector code.
+# Vectors: numba has none, so each operation below emits one or two portable vector instructions of LLVM.
 
 get_item_pointer: Any = cgutils.get_item_pointer
 get_or_insert_function: Any = cgutils.get_or_insert_function
@@ -34,7 +34,7 @@ WHOLE = ir.VectorType(ir.IntType(32), LANES)
 
 
 class Vector(types.Type):
-    """Eight float32 lanes, held in a register."""
+    """Eight float32 lanes in a register."""
 
     def __init__(self) -> None:
         super().__init__(name="Float32x8")
@@ -50,7 +50,7 @@ class VectorModel(models.PrimitiveModel):
 
 
 def operation(definition: Any) -> Any:
-    """Makes a function that compiled code can call from one that says how LLVM does it."""
+    """Turn a code generator for LLVM into a function that compiled code can call."""
     return intrinsic(definition)
 
 
@@ -61,19 +61,19 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, row: Any, 
 
 
 def _call(builder: Any, name: str, *arguments: Any) -> Any:
-    """Calls LLVM's own function `name`, all of whose arguments and results are vectors."""
+    """Call the LLVM intrinsic `name`, whose arguments and result are vectors."""
     signature = ir.FunctionType(REAL, [REAL] * len(arguments))
     return builder.call(get_or_insert_function(builder.module, signature, f"llvm.{name}.v8f32"), arguments)
 
 
 def _chosen(builder: Any, left: Any, right: Any, lanes: list[int]) -> Any:
-    """The lanes with these numbers, those of `right` being numbered on from those of `left`."""
+    """Select lanes by number: 0 to 7 of `left`, 8 to 15 of `right`."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
     return builder.shuffle_vector(left, right, mask)
 
 
 def _folded(builder: Any, left: Any, right: Any, width: int) -> Any:
-    """Adds the upper to the lower half of each run of `width` lanes; the runs of `left`, then those of `right`."""
+    """Add the upper half to the lower half of each group of `width` lanes, of `left` and then of `right`."""
     starts = range(0, 2 * LANES, width)
     lower = [start + lane for start in starts for lane in range(width // 2)]
     return builder.fadd(
@@ -83,7 +83,7 @@ def _folded(builder: Any, left: Any, right: Any, width: int) -> Any:
 
 @operation
 def splat(typing: Any, value: Any) -> Any:
-    """`value` in every lane."""
+    """Return `value` in every lane."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = builder.insert_element(ir.Constant(REAL, ir.Undefined), arguments[0], ir.IntType(32)(0))
@@ -94,7 +94,7 @@ def splat(typing: Any, value: Any) -> Any:
 
 @operation
 def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
-    """array[row, column : column + 8]"""
+    """Return array[row, column : column + 8]."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(_address(context, builder, signature.args[0], *arguments), align=4)
@@ -104,7 +104,7 @@ def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
 
 @operation
 def store(typing: Any, array: Any, row: Any, column: Any, vector: Any) -> Any:
-    """array[row, column : column + 8] = vector"""
+    """Set array[row, column : column + 8] = vector."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(arguments[3], _address(context, builder, signature.args[0], *arguments[:3]), align=4)
@@ -115,7 +115,7 @@ def store(typing: Any, array: Any, row: Any, column: Any, vector: Any) -> Any:
 
 @operation
 def add_gap(typing: Any, total: Any, left: Any, right: Any) -> Any:
-    """total + |left - right|"""
+    """Return total + |left - right|."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         total, left, right = arguments
@@ -126,7 +126,7 @@ def add_gap(typing: Any, total: Any, left: Any, right: Any) -> Any:
 
 @operation
 def sign_of_gap(typing: Any, left: Any, right: Any) -> Any:
-    """1 where left > right, -1 where left < right, 0 where they are equal."""
+    """Return 1 where left > right, -1 where left < right, and 0 where they are equal."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         more, less = (builder.sext(builder.fcmp_ordered(sign, *arguments), WHOLE) for sign in "><")  # 0 or -1
@@ -137,7 +137,7 @@ def sign_of_gap(typing: Any, left: Any, right: Any) -> Any:
 
 @operation
 def add_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
-    """total + left * right, fused where the processor can (no difference here: one factor is -1, 0 or 1)."""
+    """Return total + left * right, fused if the CPU supports it. The result is the same: one factor is -1, 0 or 1."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         total, left, right = arguments
@@ -148,7 +148,7 @@ def add_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
 
 @operation
 def subtract_product(typing: Any, total: Any, left: Any, right: Any) -> Any:
-    """total - left * right, likewise."""
+    """Return total - left * right, as above."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         total, left, right = arguments
@@ -170,7 +170,7 @@ def sum_of_lanes(typing: Any, vector: Any) -> Any:
 
 @operation
 def sums_of_lanes(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """The sum of lanes of each of eight vectors, in eight lanes; added in the order of `sum_of_lanes`."""
+    """Return the sums of the lanes of eight vectors, in the order of `sum_of_lanes`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors = list(arguments)
@@ -183,7 +183,7 @@ def sums_of_lanes(typing: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g
 
 
 def _lanes_that(compare: Any) -> Any:
-    """An operation that counts the lanes of a vector which compare thus with a number."""
+    """Return an operation that counts the lanes of a vector for which the comparison with a number holds."""
 
     @operation
     def lanes(typing: Any, vector: Any, bound: Any) -> Any:
@@ -213,7 +213,7 @@ def distance(queries: Float32Array, query: int, candidates: Float32Array, candid
 
 @numba.njit(nogil=True, cache=True)
 def eight_distances(queries: Float32Array, query: int, candidates: Float32Array, first: int) -> Any:
-    """The distances of a query to candidates first … first + 7: eight sums in registers, the query read once."""
+    """Return the distances of a query to candidates first … first + 7, with eight sums in registers."""
     a = b = c = d = e = f = g = h = splat(np.float32(0))
     for k in range(0, queries.shape[1], LANES):
         q = load(queries, query, k)
@@ -238,7 +238,7 @@ def fill_distances(
     start: int,
     stop: int,
 ) -> None:
-    """Fills distances[first:last, start:stop] of (q, n)."""
+    """Fill in distances[first:last, start:stop] of (q, n)."""
     eights = start + (stop - start) // LANES * LANES
     for block in range(first, last, QUERIES):
         end = min(block + QUERIES, last)
@@ -260,7 +260,7 @@ def fill_pairs(
     start: int,
     stop: int,
 ) -> None:
-    """Fills distances[start:stop], that of pair p being between queries[rows[p]] and candidates[others[p]]."""
+    """Fill in distances[start:stop]. Pair p is queries[rows[p]] and candidates[others[p]]."""
     for pair in range(start, stop):
         distances[pair] = distance(queries, rows[pair], candidates, others[pair])
 
@@ -275,8 +275,8 @@ def count_distances(
     start: int,
     stop: int,
 ) -> None:
-    """Adds to below[i] and equal[i] how many of candidates[start:stop] are nearer to, or as far from, query i as
-    bounds[i]; a NaN is neither."""
+    """Add to below[i] and equal[i] the numbers of candidates[start:stop] whose distance to query i is less than, or
+    equal to, bounds[i]. NaN is neither."""
     eights = start + (stop - start) // LANES * LANES
     for block in range(0, len(queries), QUERIES):
         end = min(block + QUERIES, len(queries))
@@ -296,9 +296,11 @@ def count_distances(
 def keep_nearest(
     queries: Float32Array, candidates: Float32Array, heaps: Int64Array, row: int, start: int, stop: int
 ) -> None:
-    """Keeps in heaps[i] the k least keys that query i has met, the greatest of them at the root. The key of a candidate
-    is its distance's bits, then its row (that in `candidates` plus `row`): keys sort by distance, NaN last, then row.
-    To be called with rising rows: of equally far candidates the later one never enters."""
+    """Keep the k smallest keys of query i in heaps[i], with the largest of them at the root.
+
+    The key of a candidate has the bits of its distance, then its row (that in `candidates` plus `row`). Keys sort by
+    distance, then by row, with NaN last. Call this with ascending rows: later candidates do not replace ties.
+    """
     scratch = np.empty((1, LANES), np.float32)
     bits = scratch.view(np.int32)
     for block in range(0, len(queries), QUERIES):
@@ -348,9 +350,9 @@ def add_gradients(
     start: int,
     stop: int,
 ) -> None:
-    """Adds the gradients of slices start … stop - 1 of the dimensions; all but `upstream` (q, n) are (d / 8, rows, 8).
+    """Add the gradients of slices start … stop - 1 of the dimensions. Arrays are (d / 8, rows, 8), `upstream` (q, n).
 
-    Both gradients take the same signs, in one pass. A thread owns whole slices, so the order of every sum is fixed.
+    Both gradients are computed in one pass. A thread computes whole slices, so the order of every sum is fixed.
     """
     rows, columns = upstream.shape
     fours = rows // 4 * 4

@@ -1,4 +1,4 @@
-"""Many ranges of an array at once, without a loop over them."""
+"""Concatenated ranges of integers without a Python loop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from fnftg.arrays import Int64Array
 
 
 def ranges(starts: Int64Array, counts: Int64Array) -> Int64Array:
-    """starts[0], starts[0] + 1, …: so many places from each start on, one range after the other."""
+    """Return the concatenated ranges starts[i], …, starts[i] + counts[i] - 1."""
     ends = np.cumsum(counts)
     return np.asarray(np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts))

@@ -1,8 +1,7 @@
-"""Ranks and nearest candidates without ever holding a distance for every query and candidate.
+"""Ranks and nearest candidates, without a matrix of distances between all queries and candidates.
 
-The rule for NaN, in one sentence: a candidate whose distance is NaN is worse than every number, and a true answer whose
-distance is NaN is worse than every candidate. So a NaN never makes a hit, and a model that returns only NaN gets the
-worst rank everywhere.
+A candidate with distance NaN ranks after all others, and a true answer with distance NaN ranks after all candidates. So
+NaN never counts as a hit, and a model that returns only NaN gets the worst ranks.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from fnftg.kernels.loops import LANES, NO_KEY, count_distances, fill_pairs, keep
 from fnftg.kernels.threads import LEAST_WORK, in_parallel
 
 Rows = AnyArray | Tensor
-MEMORY = 1 << 28  # bytes of candidates that are held at a time
+MEMORY = 1 << 28  # bytes of candidates in memory at a time
 
 
 def count_ranks(
     queries: Rows, candidates: Rows, true_distances: Rows, memory: int = MEMORY
 ) -> tuple[Int64Array, Int64Array]:
-    """For each query, how many candidates are nearer than its true answer, and how many exactly as far: (q,), (q,).
+    """Count the candidates that are nearer than each query's true answer, and those at the same distance: (q,) each.
 
-    All candidates count, the true answer included where it is one of them; subtract `count_known` for filtered ranks.
+    All candidates count, including the true answer. Subtract `count_known` for filtered ranks.
     """
     asked, found = _ready(queries, candidates)
     bounds = _bounds(true_distances, len(asked))  # (q,)
@@ -61,8 +60,7 @@ def count_known(
     known: IntArray,
     memory: int = MEMORY,
 ) -> tuple[Int64Array, Int64Array]:
-    """What `count_ranks` counted among the candidates that are known answers: those of query i are the rows
-    known[offsets[i] : offsets[i + 1]]."""
+    """Count as `count_ranks` does, but only the known answers: known[offsets[i] : offsets[i + 1]] for query i."""
     bounds = _bounds(true_distances, len(queries))  # (q,)
     rows = np.repeat(np.arange(len(bounds)), np.diff(offsets))  # (pairs,)
     distances, bound = l1_pairs(queries, candidates, rows, known, memory), bounds[rows]
@@ -77,12 +75,14 @@ def l1_pairs(
     candidate_rows: IntArray,
     memory: int = MEMORY,
 ) -> Float32Array:
-    """‖queries[query_rows[p]] - candidates[candidate_rows[p]]‖₁ as (pairs,), bit by bit what the other functions
-    compute for the same two vectors."""
+    """Return ‖queries[query_rows[p]] - candidates[candidate_rows[p]]‖₁ as (pairs,).
+
+    Distances are bit-identical to those of the other functions.
+    """
     asked, found = _ready(queries, candidates)
     rows, others = _row_numbers(query_rows, len(asked)), _row_numbers(candidate_rows, len(found))
     if len(rows) != len(others):
-        raise ValueError(f"Pairs need as many query rows as candidate rows, not {len(rows):,} and {len(others):,}.")
+        raise ValueError(f"There are {len(rows):,} query rows but {len(others):,} candidate rows.")
     distances = np.empty(len(rows), np.float32)
 
     def fill(block: Float32Array, own: Int64Array, other: Int64Array, result: Float32Array) -> None:
@@ -92,14 +92,14 @@ def l1_pairs(
 
     if found.dtype != np.float32 or not found.flags.c_contiguous or found.shape[1] % LANES:
         step = _rows_within(memory, found)
-        for first in range(0, len(rows), step):  # only the rows that are asked for are made ready
+        for first in range(0, len(rows), step):  # only the requested rows are converted
             part = slice(first, first + step)
             ready = rows_of_lanes(found[others[part]])
             fill(ready, rows[part], _row_numbers(np.arange(len(ready)), len(ready)), distances[part])
             _forget(found)
     elif _mapping(found) is None:
         fill(rows_of_lanes(found), rows, others, distances)
-    else:  # touching one row of a file brings in its surroundings, megabytes even: so one part of it after the other
+    else:  # reading one row of a mapped file loads up to megabytes around it, so the file is read part by part
         order = np.argsort(others, kind="stable")
         step = _rows_within(memory, found)
         bounds = np.searchsorted(others[order], np.arange(0, len(found) + step, step))
@@ -117,19 +117,21 @@ def l1_pairs(
 
 
 def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tuple[Float32Array, Int64Array]:
-    """The distances of the k nearest candidates of each query and their rows, (q, k) each: nearest first, equally far
-    ones by row, NaN last. Where there are fewer than k candidates, all of them."""
+    """Return the distances and rows of the k nearest candidates of each query, (q, k) each.
+
+    They are sorted by distance, then by row; NaN comes last. If there are fewer than k candidates, all are returned.
+    """
     asked, found = _ready(queries, candidates)
     if k < 0:
-        raise ValueError(f"The number of nearest candidates cannot be {k}.")
+        raise ValueError(f"k is {k}: it must not be negative.")
     if len(found) >= 1 << 31:
-        raise ValueError(f"{len(found):,} candidates are more than the 2³¹ that have a row number here.")
+        raise ValueError(f"{len(found):,} candidates are too many: there must be less than 2³¹.")
     k = min(k, len(found))
     if k == 0 or len(asked) == 0:
         return np.empty((len(asked), k), np.float32), np.empty((len(asked), k), np.int64)
     work = asked.size * len(found)
     parts = max(1, min(torch.get_num_threads(), -(-work // LEAST_WORK), len(found)))
-    heaps = np.full((parts, len(asked), k), NO_KEY, np.int64)  # one part of each block belongs to one heap
+    heaps = np.full((parts, len(asked), k), NO_KEY, np.int64)  # one heap for each part of a block
 
     def keep(first: int, block: Float32Array) -> None:
         edges = np.arange(parts + 1) * len(block) // parts
@@ -146,11 +148,11 @@ def top_k(queries: Rows, candidates: Rows, k: int, memory: int = MEMORY) -> tupl
 
 
 def _ready(queries: Rows, candidates: Rows) -> tuple[Float32Array, AnyArray]:
-    """The queries as the compiled loops need them, and the candidates as they are: blocks of them follow later."""
+    """Return the queries as the compiled loops need them, and the candidates unchanged, as they are read in blocks."""
     asked, found = _array(queries), _array(candidates)
     if asked.ndim != 2 or found.ndim != 2 or asked.shape[1] != found.shape[1]:
         raise ValueError(
-            f"L1 distances need (q, d) queries and (n, d) candidates, not {asked.shape} and {found.shape}."
+            f"L1 distances require (q, d) queries and (n, d) candidates, not {asked.shape} and {found.shape}."
         )
     return rows_of_lanes(asked), found
 
@@ -164,22 +166,22 @@ def _array(rows: Rows) -> AnyArray:
 def _bounds(true_distances: Rows, queries: int) -> Float32Array:
     bounds = np.array(_array(true_distances), np.float32)
     if bounds.shape != (queries,):
-        raise ValueError(f"{queries:,} queries need as many true distances, not {bounds.shape}.")
+        raise ValueError(f"There must be one true distance for each of {queries:,} queries, not {bounds.shape}.")
     bounds.flags.writeable = False
     return bounds
 
 
 def _row_numbers(rows: IntArray, size: int) -> Int64Array:
-    """The rows as int64, all below `size`: the compiled loops do not look."""
+    """Return the rows as int64 after checking that all are below `size`, which the compiled loops do not check."""
     if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < size:
-        raise IndexError(f"Rows {int(rows.min()):,} to {int(rows.max()):,} are not all among the {size:,} there are.")
+        raise IndexError(f"Rows {int(rows.min()):,} to {int(rows.max()):,} are out of range: there are {size:,} rows.")
     numbers = np.array(rows, np.int64)
     numbers.flags.writeable = False
     return numbers
 
 
 def _in_blocks(visit: Callable[[int, Float32Array], None], candidates: AnyArray, memory: int) -> None:
-    """Calls visit(first row, block) on one block of the candidates after the other, none above `memory` bytes."""
+    """Call visit(first row, block) on consecutive blocks of candidates of at most `memory` bytes."""
     step = _rows_within(memory, candidates)
     for first in range(0, len(candidates), step):
         block = candidates[first : first + step]
@@ -188,13 +190,13 @@ def _in_blocks(visit: Callable[[int, Float32Array], None], candidates: AnyArray,
 
 
 def _rows_within(memory: int, candidates: AnyArray) -> int:
-    """How many candidates fit, once their width is filled up; at least one."""
+    """Return the number of padded candidates that fit into `memory` bytes; at least one."""
     width: int = -(-candidates.shape[1] // LANES) * LANES
     return max(memory // (4 * max(width, 1)), 1)
 
 
 def _forget(block: AnyArray) -> None:
-    """Lets go of the pages of a read-only file mapping; they would stay resident beyond the memory that was granted."""
+    """Release the pages of a read-only memory map, which would otherwise exceed the memory limit."""
     pages = _mapping(block)
     if pages is None:
         return
@@ -205,7 +207,7 @@ def _forget(block: AnyArray) -> None:
 
 
 def _mapping(block: AnyArray) -> mmap.mmap | None:
-    """The read-only file mapping that an array looks into, if it does and pages can be let go of here."""
+    """Return the read-only memory map of an array, or None if it has none or the system cannot release pages."""
     mapped: Any = block
     while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
         mapped = mapped.base

@@ -1,9 +1,9 @@
-"""Softmax, sum and attention over ragged segments: the neighbours of each centre, one after the other, no padding.
+"""Softmax, sum and attention over ragged segments, e.g. the neighbours of each centre, without padding.
 
-Segment s holds the edges offsets[s] … offsets[s + 1] - 1 and may be empty: offsets are int64, rise from 0 to the number
-of edges, and are one more than the segments. A segment is added up by one thread, edge after edge, so results have the
-same bits on any number of threads. float32 in main memory runs in compiled loops, half precision is computed in
-float32, all else in plain torch.
+Segment s has the edges offsets[s] … offsets[s + 1] - 1 and may be empty. Offsets are int64, (segments + 1,), and ascend
+from 0 to the number of edges. One thread sums a segment, edge by edge, so results are bit-identical for any number of
+threads. float32 tensors on the CPU use compiled loops, half precision is computed in float32, and other tensors use
+plain torch.
 """
 
 from __future__ import annotations
@@ -20,37 +20,41 @@ from torch.autograd.function import once_differentiable
 from fnftg.arrays import AnyArray, Float32Array, Int64Array
 from fnftg.kernels.threads import in_parallel
 
-EXP_COST = 30  # of one exponential, in operations
-ANY_ORDER = {"reassoc", "contract"}  # lets dot products use all lanes, and leaves NaN and infinity alone
+EXP_COST = 30  # operations per exponential
+ANY_ORDER = {"reassoc", "contract"}  # allows vectorised dot products, with correct NaN and infinity
 
 
 def segment_sum(values: Tensor, offsets: Tensor) -> Tensor:
-    """The sum of the values (edges, …) of each segment: (segments, …), 0 for an empty one."""
+    """Sum the values (edges, …) of each segment: (segments, …). Empty segments give 0."""
     _check(offsets, values)
     return SegmentSum.apply(_wide(values), offsets)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def segment_softmax(scores: Tensor, offsets: Tensor) -> Tensor:
-    """The softmax of the scores (edges,) or (edges, heads) within each segment, of the same shape."""
+    """Compute the softmax of the scores, (edges,) or (edges, heads), within each segment."""
     _check(offsets, scores)
     return SegmentSoftmax.apply(_wide(scores), offsets)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def attention_weights(query: Tensor, keys: Tensor, offsets: Tensor) -> Tensor:
-    """softmax_e(query · keys[e] / √dh) over the edges e of each segment, head by head: (edges, h), from one query a
-    segment (segments, h, dh) and keys (edges, h, dh)."""
+    """Return softmax_e(query · keys[e] / √dh) over the edges e of each segment, for each head: (edges, h).
+
+    There is one query per segment, (segments, h, dh); keys are (edges, h, dh).
+    """
     spread = Spread.apply(_wide(query), offsets, len(keys))  # type: ignore[no-untyped-call]
     return segment_softmax((spread * _wide(keys)).sum(-1) / math.sqrt(keys.shape[2]), offsets)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
-    """Σ_e softmax_e(query · keys[e] / √dh) values[e] over the edges e of each segment, head by head: (segments, h, dh),
-    from one query a segment (segments, h, dh) and keys and values (edges, h, dh); 0 for an empty segment."""
+    """Return Σ_e softmax_e(query · keys[e] / √dh) values[e] over each segment, for each head: (segments, h, dh).
+
+    There is one query per segment, (segments, h, dh); keys and values are (edges, h, dh). Empty segments give 0.
+    """
     _check(offsets, keys)
     if query.dim() != 3 or query.shape[0] != len(offsets) - 1 or query.shape[1:] != keys.shape[1:]:
-        raise ValueError(f"Queries of shape {tuple(query.shape)} do not fit keys of shape {tuple(keys.shape)}.")
+        raise ValueError(f"The shapes of queries {tuple(query.shape)} and keys {tuple(keys.shape)} do not match.")
     if values.shape != keys.shape:
-        raise ValueError(f"Values of shape {tuple(values.shape)} do not fit keys of shape {tuple(keys.shape)}.")
+        raise ValueError(f"The shapes of values {tuple(values.shape)} and keys {tuple(keys.shape)} do not match.")
     query, keys, values = _wide(query), _wide(keys), _wide(values)
     if not _compiled(query, keys, values):
         return segment_sum(attention_weights(query, keys, offsets).unsqueeze(-1) * values, offsets)
@@ -72,7 +76,7 @@ class SegmentSum(torch.autograd.Function):
 
 
 class Spread(torch.autograd.Function):
-    """The row of its segment for each edge; torch's own gradient would add the edges in any order on CUDA."""
+    """Repeats the row of each segment for its edges. The gradient is deterministic, unlike torch's on CUDA."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, offsets: Tensor, edges: int) -> Tensor:
@@ -113,7 +117,7 @@ class SegmentSoftmax(torch.autograd.Function):
 
 
 class Attend(torch.autograd.Function):
-    """The three steps of attention in one: no tensor of the size of the keys is written but the gradients."""
+    """Attention in one step. Only the gradients need tensors of the size of the keys."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
@@ -158,7 +162,7 @@ def _sums(values: Tensor, offsets: Tensor) -> Tensor:
 
 
 def _spread(rows: Tensor, offsets: Tensor, edges: int) -> Tensor:
-    """The row of its segment for each edge: (edges, …) from (segments, …)."""
+    """Repeat the row of each segment for its edges: (segments, …) → (edges, …)."""
     return rows.repeat_interleave(offsets.diff(), 0, output_size=edges)
 
 
@@ -179,23 +183,23 @@ def _matrix(tensor: Tensor) -> Float32Array:
 
 
 def _share(tensor: Tensor, offsets: Int64Array | Tensor) -> int:
-    """How many numbers of a tensor over the edges belong to a segment, on average."""
+    """Return the mean number of values per segment of a tensor over the edges."""
     return -(-tensor.numel() // max(len(offsets) - 1, 1))
 
 
 def _check(offsets: Tensor, values: Tensor) -> None:
-    """The compiled loops do not look at where they read. (Looking at offsets on another device would wait for it.)"""
+    """Check the offsets, as the compiled loops do not. Offsets on a GPU are not read, which would synchronise it."""
     if offsets.dim() != 1 or offsets.dtype != torch.int64 or len(offsets) == 0:
-        raise ValueError(f"Offsets are one int64 more than the segments, not {offsets.dtype} {tuple(offsets.shape)}.")
+        raise ValueError(f"Offsets must be int64 (segments + 1,), not {offsets.dtype} {tuple(offsets.shape)}.")
     if offsets.device.type == "cpu":
         steps = offsets.diff()
         if offsets[0] != 0 or offsets[-1] != len(values) or (len(steps) and steps.min() < 0):
-            raise ValueError(f"Offsets do not rise from 0 to the number of edges, {len(values):,}.")
+            raise ValueError(f"Offsets must ascend from 0 to the number of edges, {len(values):,}.")
 
 
 @numba.njit(nogil=True, cache=True)
 def fill_sums(values: Float32Array, offsets: Int64Array, sums: Float32Array, start: int, stop: int) -> None:
-    """Adds to sums[start:stop] of (segments, d) the values (edges, d)."""
+    """Add the values (edges, d) of segments start … stop - 1 to their sums (segments, d)."""
     for segment in range(start, stop):
         total = sums[segment]
         for edge in range(offsets[segment], offsets[segment + 1]):
@@ -206,7 +210,7 @@ def fill_sums(values: Float32Array, offsets: Int64Array, sums: Float32Array, sta
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def fill_softmax(scores: Float32Array, offsets: Int64Array, weights: Float32Array, start: int, stop: int) -> None:
-    """Fills the weights (edges, heads) of segments start … stop - 1; `weights` may be `scores`."""
+    """Fill in the weights (edges, heads) of segments start … stop - 1. `weights` may be `scores`."""
     for segment in range(start, stop):
         first, last = offsets[segment], offsets[segment + 1]
         for head in range(scores.shape[1]):
@@ -241,7 +245,7 @@ def fill_attention(
     start: int,
     stop: int,
 ) -> None:
-    """Fills the weights (edges, h) of segments start … stop - 1 and adds to their result (segments, h, dh)."""
+    """Fill in the weights (edges, h) of segments start … stop - 1, and add to their result (segments, h, dh)."""
     scale = np.float32(1 / math.sqrt(query.shape[2]))
     for segment in range(start, stop):
         first, last = offsets[segment], offsets[segment + 1]
@@ -270,7 +274,7 @@ def fill_attention_gradients(
     start: int,
     stop: int,
 ) -> None:
-    """Fills the gradients of the edges of segments start … stop - 1, and adds to those of their queries."""
+    """Fill in the gradients of the edges of segments start … stop - 1, and add to those of their queries."""
     scale = np.float32(1 / math.sqrt(query.shape[2]))
     longest = 0
     for segment in range(start, stop):

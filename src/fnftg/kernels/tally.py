@@ -1,4 +1,4 @@
-"""Weights added up: the candidates of each query, with two sums of weights, those with the greatest sums first."""
+"""Sums of weights by query and candidate."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ import numpy as np
 from fnftg.arrays import Float32Array, Int32Array, Int64Array
 from fnftg.kernels.threads import in_parallel
 
-COST = 20  # of one weight, in operations
+COST = 20  # operations per weight
 
 
 def tally(
     offsets: Int64Array, named: Int32Array, weights: Float32Array, powers: tuple[int, int], size: int, limit: int
 ) -> tuple[Int64Array, Int32Array, Float32Array, Float32Array]:
-    """Query i (of q) names the candidates named[offsets[i] : offsets[i + 1]], below `size`, each with a weight (e,).
+    """Sum two powers of the weights of each query's candidates, and return those with the largest sums.
 
-    Offsets (q + 1,) of up to `limit` candidates of each query, the candidates, and the sums of both powers of their
-    weights: sorted by the product of the two, the greatest first, then by candidate.
+    Args:
+        offsets: (q + 1,); query i has the candidates named[offsets[i] : offsets[i + 1]].
+        named: the candidates (e,), below `size`.
+        weights: the weight of each (e,).
+        powers: the two powers.
+        size: number of possible candidates.
+        limit: maximum number of candidates per query.
+
+    Returns:
+        Offsets (q + 1,), the candidates, and both sums of each. They are sorted by the product of the sums in
+        descending order, then by candidate.
     """
     queries = len(offsets) - 1
     rows = np.empty((queries, limit), np.int32)

@@ -1,7 +1,7 @@
-"""Running compiled loops on several threads.
+"""Run compiled loops on several threads.
 
-The loops release Python's lock, so plain threads share the work. Unlike numba's own thread pools (OpenMP dies after a
-fork, the workqueue when two threads enter it) these may be used from any thread of a server and in a forked worker.
+The loops release Python's global lock, so plain threads work in parallel. Unlike numba's thread pools (OpenMP fails
+after a fork, workqueue fails if two threads use it), they work from any thread of a server and in forked processes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ from itertools import count
 
 import torch
 
-LEAST_WORK = 1 << 21  # operations below which handing work to a thread costs more than it saves: about 0.1 ms
-SHARES = 4  # parts per thread, so that a thread whose core is busy elsewhere does not hold up the others
+LEAST_WORK = 1 << 21  # operations, about 0.1 ms; with less work, another thread costs more than it saves
+SHARES = 4  # parts per thread, so that a slow thread does not delay the others
 
 _pools: list[ThreadPoolExecutor] = []
-os.register_at_fork(after_in_child=_pools.clear)  # a forked child has the pool but not its threads
+os.register_at_fork(after_in_child=_pools.clear)  # a forked process inherits the pool but not its threads
 
 
 def in_parallel(work: Callable[[int, int], None], size: int, cost: int) -> None:
-    """Calls work(start, stop) on parts of range(size), each item of which takes `cost` operations, on as many threads
-    as torch would use here. Which parts there are depends on the threads, so no result may depend on the parts."""
+    """Call work(start, stop) on parts of range(size), on as many threads as torch uses.
+
+    The parts depend on the number of threads, so results must not depend on the parts.
+
+    Args:
+        work: function of the start and the end of a part.
+        size: number of items.
+        cost: operations per item.
+    """
     threads = max(torch.get_num_threads(), 1)
     part = max(-(-LEAST_WORK // max(cost, 1)), -(-size // (SHARES * threads)), 1)
     parts = -(-size // part)
@@ -41,9 +48,9 @@ def in_parallel(work: Callable[[int, int], None], size: int, cost: int) -> None:
         share()
     finally:
         for helper in helpers:
-            if not helper.cancel():  # one that still waits for a thread has nothing left to do
+            if not helper.cancel():  # a helper that has not started has nothing left to do
                 helper.result()
-        held.clear()  # a cancelled helper may stay in the queue for a while, the arrays of `work` need not
+        held.clear()  # frees the arrays of `work`, while a cancelled helper may stay in the queue
 
 
 def _pool() -> ThreadPoolExecutor:

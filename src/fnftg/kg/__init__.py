@@ -1,4 +1,4 @@
-"""The knowledge graph: from any files that people have to memory-mapped arrays."""
+"""Knowledge graphs: import, storage as memory-mapped arrays, named datasets, splits and audits."""
 
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary
 from fnftg.kg.graph_import import import_graph

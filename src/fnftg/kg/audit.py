@@ -1,7 +1,7 @@
-"""The leak audit: which triples of a split can be read off other visible edges.
+"""The leak audit: counts the triples of a split that other visible edges reveal.
 
-A model that may look at the edges around a query finds many answers without predicting anything: the reverse of the
-triple, or another edge between the same two entities, is often in plain sight. The audit counts these.
+A model that reads the edges around a query can find many answers without predicting anything, because the reverse of
+the triple, or another edge between the same two entities, is often visible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ VisibleEdges = Literal["own-split", "cumulative"]
 
 
 def audit(graph: KnowledgeGraph, visible: VisibleEdges = "cumulative") -> dict[str, Any]:
-    """The audit of each split against the visible triples: its own, or also those of all splits before it."""
+    """Audit each split against the visible triples.
+
+    Args:
+        graph: the graph to audit.
+        visible: own-split for the triples of the split itself, cumulative for those of all earlier splits as well.
+    """
     ordered = sorted(graph.splits, key=split_rank)
     train = entities_of(graph.triples("train"))
     result = {}
@@ -61,8 +66,8 @@ def audit_split(
 
 
 def given_away(triples: Triples, visible: Triples) -> pl.DataFrame:
-    """For each triple whether its reverse (a self-loop has none), any other edge between its two entities, or the very
-    triple once more (in an earlier split) is visible."""
+    """Return for each triple whether its reverse (unless it is a self-loop), another edge between its two entities, or
+    the same triple in an earlier split is visible."""
     edges = _frame(visible)
     distinct = edges.unique(TRIPLE)
     per_pair = _with_pair(distinct).group_by("low", "high").agg(pl.len().alias("between"))
@@ -87,5 +92,5 @@ def _frame(triples: Triples) -> pl.DataFrame:
 
 
 def _with_pair(frame: pl.DataFrame) -> pl.DataFrame:
-    """The two ends of each edge in ascending order, which its direction does not change."""
+    """Add the two ends of each edge in ascending order, independent of the edge's direction."""
     return frame.with_columns(low=pl.min_horizontal("head", "tail"), high=pl.max_horizontal("head", "tail"))

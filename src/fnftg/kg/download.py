@@ -1,10 +1,10 @@
-"""Downloads of archives: resumed after an interruption, unpacked only below their folder."""
+"""Download and unpack archives. Interrupted downloads are resumed; nothing is unpacked outside the target folder."""
 
 from __future__ import annotations
 
 import fcntl
-import gzip
 import http.client
+import lzma
 import os
 import re
 import shutil
@@ -18,26 +18,30 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from fnftg.console import progress
-from fnftg.errors import FnftgError
+from fnftg.errors import FnftgError, one_line
 from fnftg.version import __version__
 
 ATTEMPTS = 3
-PAUSE = 1.0  # seconds before the second attempt; doubled before each further one
-TIMEOUT = 30.0  # seconds without a byte
+PAUSE = 1.0  # seconds before the second attempt; doubled before each further attempt
+TIMEOUT = 30.0  # seconds without data
 CHUNK = 1 << 18  # bytes
 LARGEST = 1 << 36  # bytes that an archive may unpack to
-WORTH_ANOTHER_TRY = {408, 425, 429, 500, 502, 503, 504}  # of HTTP's status codes
+WORTH_ANOTHER_TRY = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes
 RANGE_NOT_SATISFIABLE = 416
 
 
 class TransferError(Exception):
-    """The connection failed or ended early: what came so far is kept, another attempt may get the rest."""
+    """The connection failed or ended early. The data received so far is kept for another attempt."""
 
 
 def download(url: str, target: Path, description: str) -> None:
-    """Fetches `url` into the file `target`; until it is whole it is `target`.part, from which a later call goes on."""
+    """Download `url` to the file `target`. An incomplete download stays in `target`.part, and a later call resumes it.
+
+    Raises:
+        FnftgError: if the download fails after several attempts.
+    """
     if urlsplit(url).scheme not in ("http", "https"):
-        raise FnftgError(f"{url} is not fetched: only http and https addresses are.")
+        raise FnftgError(f"{url} cannot be downloaded: only http and https addresses are supported.")
     part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +52,7 @@ def download(url: str, target: Path, description: str) -> None:
             os.replace(part, target)
     except OSError as error:
         raise FnftgError(
-            f"{part} cannot be written ({error.strerror}): free some space or choose another place."
+            f"{part} cannot be written ({error.strerror}): free some space or choose another folder."
         ) from error
 
 
@@ -56,11 +60,11 @@ def _lock(file: IO[bytes], target: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise FnftgError(f"Another process is fetching {target}: wait for it to end.") from error
+        raise FnftgError(f"Another process is downloading {target}: wait for it to finish.") from error
 
 
 def _fetch_persistently(url: str, file: IO[bytes], description: str) -> None:
-    """A few attempts, each going on where the one before ended."""
+    """Make several attempts. Each continues where the previous one ended."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             _fetch(url, file, description)
@@ -68,15 +72,15 @@ def _fetch_persistently(url: str, file: IO[bytes], description: str) -> None:
         except TransferError as error:
             if attempt == ATTEMPTS:
                 kept = file.seek(0, os.SEEK_END)
-                advice = f"run it again to go on from byte {kept:,}" if kept else "try again later"
+                advice = f"run the command again to resume from byte {kept:,}" if kept else "try again later"
                 raise FnftgError(
-                    f"{url} cannot be fetched ({error}): {advice}, or give a local copy with --from DIR."
+                    f"{url} cannot be downloaded ({error}): {advice}, or give a local copy with --from DIR."
                 ) from error
         time.sleep(PAUSE * 2 ** (attempt - 1))
 
 
 def _fetch(url: str, file: IO[bytes], description: str) -> None:
-    """One request for what `file` lacks; a server that cannot begin there sends all of it again."""
+    """Request the part that `file` lacks. A server without range support sends the whole file again."""
     have = file.seek(0, os.SEEK_END)
     headers = {"User-Agent": f"fnftg/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
@@ -87,11 +91,11 @@ def _fetch(url: str, file: IO[bytes], description: str) -> None:
                 if error.headers.get("Content-Range") == f"bytes */{have}":
                     return
                 file.truncate(0)
-                raise TransferError("the file there is another one than before") from error
+                raise TransferError("the file on the server has changed") from error
             if error.code in WORTH_ANOTHER_TRY:
                 raise TransferError(f"the server answered {error.code} {error.reason}") from error
             raise FnftgError(
-                f"{url} cannot be fetched (the server answered {error.code} {error.reason}): "
+                f"{url} cannot be downloaded (the server answered {error.code} {error.reason}): "
                 "get the data elsewhere and give the local copy with --from DIR."
             ) from error
     except URLError as error:
@@ -103,7 +107,7 @@ def _fetch(url: str, file: IO[bytes], description: str) -> None:
         if start != have:
             file.truncate(0)
             if start != 0:
-                raise TransferError("the server sent another part than the one asked for")
+                raise TransferError("the server sent another part than the requested one")
         length = response.headers.get("Content-Length")
         end = start + int(length) if length and length.isdigit() else None
         with progress(description, end) as advance:
@@ -117,7 +121,7 @@ def _fetch(url: str, file: IO[bytes], description: str) -> None:
 
 
 def _web() -> urllib.request.OpenerDirector:
-    """Speaks HTTP and nothing else, so that no redirection leads to another kind of address."""
+    """Return an opener that supports only HTTP and HTTPS, so that redirects to other schemes fail."""
     web = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -133,7 +137,7 @@ def _web() -> urllib.request.OpenerDirector:
 
 
 def _start(response: http.client.HTTPResponse) -> int:
-    """The byte of the file at which the answer begins; -1 where it does not say."""
+    """Return the offset in the file at which the response begins, or -1 if it is not stated."""
     if response.status != http.client.PARTIAL_CONTENT:
         return 0
     stated = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
@@ -148,12 +152,16 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 
 def _reason(error: object) -> str:
-    """An error in a few words."""
+    """Return the reason of an error in a few words."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 def extract_tar(archive: Path, folder: Path) -> None:
-    """Unpacks the regular files of a tar archive, compressed or not, below `folder`; links and devices stay behind."""
+    """Unpack the regular files of a tar archive, compressed or not, into `folder`. Links and devices are skipped.
+
+    Raises:
+        FnftgError: if the archive is damaged, too large, or has a path outside the folder.
+    """
     try:
         with tarfile.open(archive) as tar, progress(f"Unpacking {archive.name}", None) as advance:
             total = 0
@@ -166,7 +174,7 @@ def extract_tar(archive: Path, folder: Path) -> None:
                 total += member.size
                 if total > LARGEST:
                     raise FnftgError(
-                        f"{archive} unpacks to more than {LARGEST >> 30} GiB: this is not the archive we know."
+                        f"{archive} unpacks to more than {LARGEST >> 30} GiB: this is not the published archive."
                     )
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None:
@@ -176,6 +184,8 @@ def extract_tar(archive: Path, folder: Path) -> None:
                     shutil.copyfileobj(content, file, CHUNK)
                 advance(member.size)
             while tar.fileobj is not None and tar.fileobj.read(CHUNK):
-                pass  # the compression's checksum stands behind the archive's end, where tarfile does not look
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FnftgError(f"{archive} is cut short or is no tar archive ({error}): fetch it again.") from error
+                pass  # read to the end to check the compression's checksum, which tarfile does not
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # errors of bzip2 and gzip have no errno
+            raise
+        raise FnftgError(f"{archive} is truncated or no tar archive ({one_line(error)}): download it again.") from error

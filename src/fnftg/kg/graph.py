@@ -1,4 +1,4 @@
-"""`KnowledgeGraph`: a graph of texts and triples, and how it is opened, made, saved and compared."""
+"""`KnowledgeGraph`: entities and relations with texts, and triples in splits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,22 @@ __all__ = ["NO_TRIPLES", "STANDARD_SPLITS", "KnowledgeGraph", "Triples", "Vocabu
 
 @dataclass(frozen=True)
 class KnowledgeGraph(GraphData):
-    """A text-attributed knowledge graph: immutable, ids dense integers, usually memory-mapped from a store."""
+    """An immutable knowledge graph with texts, usually memory-mapped from a store.
+
+    Triples are arrays of dense integers, the rows of the vocabularies `entities` and `relations`.
+    """
 
     @staticmethod
     def open(path: str | os.PathLike[str], verify: bool = False) -> KnowledgeGraph:
-        """Maps a store into memory; reads no data unless `verify` asks for the checksums to be compared."""
+        """Map a store into memory.
+
+        Args:
+            path: the store's folder.
+            verify: compare all files with their checksums first, which reads them completely.
+
+        Raises:
+            FnftgError: if the folder is not a store, or the store is damaged.
+        """
         return KnowledgeGraph(**vars(read_store(Path(path), verify)))
 
     @staticmethod
@@ -36,7 +47,13 @@ class KnowledgeGraph(GraphData):
         entity_texts: Mapping[str, str] | None = None,
         relation_texts: Mapping[str, str] | None = None,
     ) -> KnowledgeGraph:
-        """A graph in memory from (head, relation, tail) strings per split, and the texts of ids that have one."""
+        """Build a graph in memory.
+
+        Args:
+            splits: (head, relation, tail) ids of each split.
+            entity_texts: text by entity id; the text of other entities is derived from their ids.
+            relation_texts: text by relation id.
+        """
         from fnftg.kg.graph_builder import build_from_triples  # loads numba, which opening a store does not need
 
         return KnowledgeGraph(**vars(build_from_triples(splits, entity_texts or {}, relation_texts or {})))
@@ -49,13 +66,13 @@ class KnowledgeGraph(GraphData):
         entity_texts: Mapping[str, str] | None = None,
         relation_texts: Mapping[str, str] | None = None,
     ) -> KnowledgeGraph:
-        """A graph in memory from PyKEEN's labelled triples."""
+        """Build a graph in memory from PyKEEN triples factories."""
         factories = {"train": training, "val": validation, "test": testing}
         triples = {split: factory.triples for split, factory in factories.items() if factory is not None}
         return KnowledgeGraph.from_triples(triples, entity_texts, relation_texts)
 
     def to_pykeen(self) -> dict[str, TriplesFactory]:
-        """One PyKEEN `TriplesFactory` a split, all over the ids of this graph."""
+        """Return one PyKEEN `TriplesFactory` per split. All use the ids of this graph."""
         import torch
         from pykeen.triples import TriplesFactory
 
@@ -67,7 +84,7 @@ class KnowledgeGraph(GraphData):
         }
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> KnowledgeGraph:
-        """Writes the graph as a store and opens it from there."""
+        """Write the graph to a store and open the store. `force` replaces an existing store."""
         write_store(self, Path(path), force)
         return KnowledgeGraph.open(path)
 
@@ -79,14 +96,14 @@ class KnowledgeGraph(GraphData):
         min_edges: int = 100,
         types: Int32Array | None = None,
     ) -> KnowledgeGraph:
-        """The graph split as in BLP: train has no triple of an entity of val or test.
+        """Split the triples as in BLP, so that train has no triples of the entities held out for val and test.
 
         Args:
-            val: share of the entities that are new in val.
-            test: share of the entities that are new in test; they are drawn first.
-            seed: random seed of the draw.
-            min_edges: triples that each relation keeps in train.
-            types: the type of each entity (N,); the splits keep the proportions of the types.
+            val: share of the entities held out for val.
+            test: share of the entities held out for test; these are drawn first.
+            seed: random seed.
+            min_edges: number of triples that each relation keeps in train.
+            types: type of each entity (N,); the splits keep the proportions of the types.
 
         Examples:
             >>> graph = fnftg.KnowledgeGraph.open("people").split_inductive(val=0.05, test=0.1)
@@ -97,5 +114,5 @@ class KnowledgeGraph(GraphData):
         return inductive_split(self, val, test, seed, min_edges, types)
 
     def equals(self, other: KnowledgeGraph) -> bool:
-        """Whether both hold the same ids, names, texts and triples per split, whatever their order."""
+        """Return whether both graphs have the same ids, names, texts and triples per split, in any order."""
         return same_graph(self, other)

@@ -1,8 +1,8 @@
-"""Builds a store from blocks of strings: maps ids to dense integers, joins texts to ids, removes duplicates.
+"""Build a store from blocks of strings: map ids to dense integers, join texts to ids, remove duplicates.
 
 Strings are compared by a 64-bit hash, which is several times faster than comparing them directly. A second hash detects
-collisions of the first; the import then starts again with another seed. Texts are spilled to disk as they arrive and
-put in the order of the entities at the end, so that only one block of texts is in memory.
+collisions of the first; the import then restarts with another seed. Texts are spilled to disk as they arrive and sorted
+by entity at the end, so that only one block of texts is in memory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fnftg.array_files import write_array
 from fnftg.arrays import Int32Array, Int64Array, UInt8Array, UInt64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError, shortened
@@ -24,14 +25,15 @@ from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_rank
 from fnftg.kg.graph_data import GraphData
 from fnftg.kg.readable_ids import readable
 from fnftg.kg.row_table import HashCollisionError, RowTable, byte_order, gather, untidy, without_repeats
-from fnftg.kg.store import KINDS, in_memory, read_store, seal, write_array, write_strings
+from fnftg.kg.store import GRAPH, KINDS, in_memory, read_store, seal, write_strings
 from fnftg.kg.strings import Strings, as_series
 
-GATHERED_BYTES = 1 << 24  # how much text is put in order at a time
+GATHERED_BYTES = 1 << 24  # of text that is sorted at a time
+MANY_TRIPLES = 1 << 25  # 400 MB
 
 
 class IdPool:
-    """The distinct ids seen so far, in the order of their first appearance."""
+    """The distinct ids seen so far, in order of first appearance."""
 
     def __init__(self, seed: int):
         self.seed = seed
@@ -43,13 +45,13 @@ class IdPool:
         return ids.hash(2 * self.seed)
 
     def hashes(self, *columns: pl.Series) -> tuple[UInt64Array, UInt64Array]:
-        """Keys and checks of the ids, line by line."""
+        """Return the keys and check hashes of the ids, line by line."""
         keys = [self.keys(ids).to_numpy() for ids in columns]
         checks = [ids.hash(2 * self.seed + 1).to_numpy() for ids in columns]
         return np.stack(keys, axis=1).reshape(-1), np.stack(checks, axis=1).reshape(-1)
 
     def add(self, place: str, *columns: pl.Series) -> Int32Array:
-        """The row of each id, (lines, columns); ids that are new get the next rows, line by line."""
+        """Return the row of each id, (lines, columns). New ids get the next rows, line by line."""
         rows, first = self.table.add(*self.hashes(*columns))
         if len(first):
             line, column = np.divmod(first, len(columns))
@@ -63,7 +65,7 @@ class IdPool:
 
 
 class TextSpill:
-    """Texts in the order in which they come: their lines on disk, and for each its owner's hashes and its place."""
+    """Texts in order of arrival: their lines on disk, and for each text the hashes of its id and its place."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -72,7 +74,7 @@ class TextSpill:
         self.index: list[tuple[UInt64Array, UInt64Array, Int64Array, Int64Array]] = []  # key, check, start, size
 
     def add(self, keys: UInt64Array, checks: UInt64Array, texts: pl.Series) -> None:
-        """Keeps the texts that are not empty, on one line each: runs of white space become one space."""
+        """Write the non-empty texts, one per line. Runs of white space become one space."""
         lines, offsets = lines_of(texts)
         to_tidy = untidy(lines, offsets)
         if to_tidy.any():
@@ -83,14 +85,15 @@ class TextSpill:
         self.index.append((keys[present], checks[present], self.write(lines) + offsets[:-1][present], sizes[present]))
 
     def write(self, lines: UInt8Array) -> int:
-        """Appends lines; returns where they start."""
+        """Append lines and return the offset of the first."""
         with open(self.path, "ab") as file:
             file.write(lines.data)
         self.end += len(lines)
         return self.end - len(lines)
 
     def places(self, table: RowTable) -> tuple[Int64Array, Int64Array, int, int]:
-        """Start and size of each row's first text (size 0: none), how many came later, and how many have no row."""
+        """Return start and size of each row's first text (size 0: none), and the numbers of further texts and of ids
+        without a row."""
         starts, sizes = np.zeros(table.size, np.int64), np.zeros(table.size, np.int64)
         later, others = 0, RowTable()
         for keys, checks, own_starts, own_sizes in self.index:
@@ -105,8 +108,29 @@ class TextSpill:
         return starts, sizes, later, others.size
 
 
+class TriplePool:
+    """The triples of a split in order of arrival. Duplicates are removed whenever the number of triples has doubled."""
+
+    def __init__(self) -> None:
+        self.parts: list[Int32Array] = []
+        self.size = self.distinct = self.added = 0
+
+    def add(self, triples: Int32Array) -> None:
+        self.parts.append(triples)
+        self.size += len(triples)
+        self.added += len(triples)
+        if self.size > max(2 * self.distinct, MANY_TRIPLES):
+            self.parts = [self.take().copy()]  # a copy, as this may be a few rows of a large array
+            self.size = self.distinct = len(self.parts[0])
+
+    def take(self) -> Int32Array:
+        """Return the distinct triples and empty the pool."""
+        triples, self.parts = np.concatenate(self.parts), []
+        return without_repeats(triples)
+
+
 class GraphBuilder:
-    """Takes blocks in any order, then writes the store into `folder`."""
+    """Collects blocks in any order, then writes the store to `folder`."""
 
     def __init__(self, folder: Path, report: Report, strict: bool, keep_isolated: bool, hash_seed: int):
         self.folder, self.report, self.strict, self.keep_isolated = folder, report, strict, keep_isolated
@@ -114,7 +138,7 @@ class GraphBuilder:
         self.text_pools = {kind: IdPool(hash_seed) for kind in KINDS}  # ids that have a text
         self.texts = {kind: TextSpill(folder / f"{kind}.texts.spill") for kind in KINDS}
         self.names = TextSpill(folder / "entities.names.spill")
-        self.triples: dict[str, list[Int32Array]] = {}  # per split
+        self.triples: dict[str, TriplePool] = {}  # per split
 
     def add(self, block: Block) -> None:
         if isinstance(block, TripleBlock):
@@ -127,7 +151,7 @@ class GraphBuilder:
         triples = np.empty((len(head), 3), np.int32)
         triples[:, ::2] = self.pools["entities"].add(block.place, head, tail)
         triples[:, 1:2] = self.pools["relations"].add(block.place, relation)
-        self.triples.setdefault(block.split, []).append(triples)
+        self.triples.setdefault(block.split, TriplePool()).add(triples)
 
     def _add_texts(self, block: TextBlock) -> None:
         frame, kind = block.frame, block.kind
@@ -141,28 +165,28 @@ class GraphBuilder:
             self.names.add(keys, checks, frame["name"])
 
     def finish(self) -> None:
-        """Writes every array, the manifest last."""
+        """Write all arrays, then the manifest."""
         if not self.triples:
-            raise FnftgError(f"{self.report.source} holds no triples: nothing to import.")
+            raise FnftgError(f"{self.report.source} contains no triples: nothing to import.")
         self._write_triples()
         self.report.entities, self.report.relations = (self._write_vocabulary(kind) for kind in KINDS)
         seal(self.folder, self.report.as_dict())
 
     def _write_triples(self) -> None:
         for split in sorted(self.triples, key=split_rank):
-            triples = np.concatenate(self.triples.pop(split))
-            distinct = without_repeats(triples)
-            if repeated := len(triples) - len(distinct):
+            pool = self.triples.pop(split)
+            distinct = pool.take()
+            if repeated := pool.added - len(distinct):
                 self.report.left_out[f"repeated triples in {split}"] += repeated
             self.report.triples[split] = len(distinct)
             self.report.self_loops += int((distinct[:, 0] == distinct[:, 2]).sum())
             write_array(self.folder / f"triples.{split}.npy", distinct)
 
     def _write_vocabulary(self, kind: str) -> int:
-        """Ids, order, texts and names; returns how many there are."""
+        """Write ids, order, texts and names. Returns the number of ids."""
         pool = self.pools[kind]
         if self.keep_isolated:
-            # Ids that have a text but no triple follow those of the triples.
+            # Ids with a text but no triple follow the ids of the triples.
             pool.add("", as_series(self.text_pools[kind].strings()))
         ids = pool.strings()
         write_strings(self.folder, f"{kind}.ids", [(ids.lines.tobytes(), np.diff(ids.offsets))])
@@ -188,9 +212,9 @@ class GraphBuilder:
                 more = f" (and {len(without) - 1:,} more)" if len(without) > 1 else ""
                 raise FnftgError(
                     f"{self.report.source}: the {one} {shortened(without[0])}{more} has no text; "
-                    "add it to the texts, or leave out --strict to read the id instead."
+                    "add it to the texts, or omit --strict to derive it from the id."
                 )
-            # What is missing is spilled behind the rest, so that every text has a place.
+            # Missing texts are derived from the ids and appended to the spill.
             lines, offsets = lines_of(readable(without))
             starts[missing], sizes[missing] = spill.write(lines) + offsets[:-1], np.diff(offsets) - 1
         self._write_gathered(f"{kind}.texts", spill.path, starts, sizes)
@@ -216,11 +240,14 @@ def build_store(
     keep_isolated: bool = False,
     force: bool = False,
 ) -> None:
-    """Writes what `blocks_of(report)` yields; starts again in the rare case that two ids share a hash."""
+    """Write the blocks that `blocks_of(report)` yields to a store.
+
+    In the rare case that two ids have the same hash, this restarts with another seed.
+    """
     for hash_seed in range(8):
         report = Report(source, format)
         try:
-            with new_folder(store, force) as folder:
+            with new_folder(store, GRAPH, force) as folder:
                 builder = GraphBuilder(folder, report, strict, keep_isolated, hash_seed)
                 for block in blocks_of(report):
                     builder.add(block)
@@ -236,7 +263,7 @@ def build_from_triples(
     entity_texts: Mapping[str, str],
     relation_texts: Mapping[str, str],
 ) -> GraphData:
-    """A graph in memory; texts of entities in no triple are kept."""
+    """Build a graph in memory. Texts of entities without triples are kept."""
 
     def blocks_of(report: Report) -> Iterator[Block]:
         for split, triples in splits.items():
@@ -254,7 +281,7 @@ def build_from_triples(
 
 
 def lines_of(strings: pl.Series) -> tuple[UInt8Array, Int64Array]:
-    """The strings as lines, and where each starts; nulls are empty."""
+    """Return the strings as lines, and the offset of each line. Nulls become empty lines."""
     buffer = io.BytesIO()
     strings.to_frame("lines").write_csv(buffer, include_header=False, quote_style="never")
     sizes = strings.str.len_bytes().fill_null(0).to_numpy()
@@ -262,22 +289,26 @@ def lines_of(strings: pl.Series) -> tuple[UInt8Array, Int64Array]:
 
 
 def id_lines(ids: pl.Series, place: str) -> tuple[UInt8Array, Int64Array]:
-    """Ids as lines; they must be one line that is not blank: otherwise no text format could hold them."""
+    """Return ids as lines, as `lines_of` does.
+
+    Raises:
+        FnftgError: if an id is blank or contains tabs or line breaks, which text formats cannot represent.
+    """
     lines, offsets = lines_of(ids)
     data = lines.tobytes()
     broken = data.count(b"\n") > len(ids) or b"\t" in data or b"\r" in data
-    if broken or (np.diff(offsets) == 1).any() or untidy(lines, offsets).any():  # the last finds more than blank ids
+    if broken or (np.diff(offsets) == 1).any() or untidy(lines, offsets).any():  # untidy() finds more than blank ids
         bad = ids.str.contains(r"[\t\n\r]|^\s*$")
         if bad.any():
             raise FnftgError(
-                f"{place}: {shortened(ids.filter(bad)[0])} cannot be an id; "
-                "ids must not be blank nor hold tabs or line breaks."
+                f"{place}: {shortened(ids.filter(bad)[0])} is not a valid id; "
+                "ids must not be blank or contain tabs or line breaks."
             )
     return lines, offsets
 
 
 def gathered_lines(spill: Path, starts: Int64Array, sizes: Int64Array) -> Iterator[tuple[memoryview, Int64Array]]:
-    """The spilled strings as lines in the order asked for, some megabytes at a time."""
+    """Yield the spilled strings as lines in the given order, some megabytes at a time."""
     data = np.asarray(np.memmap(spill, np.uint8, mode="r")) if spill.stat().st_size else np.empty(0, np.uint8)
     ends = np.cumsum(sizes + 1)  # of each line in the output
     with progress(f"Writing {spill.stem}", int(ends[-1]) if len(ends) else 0) as advance:

@@ -29,17 +29,17 @@ class Vocabulary:
     """The entities or the relations: row i of each list belongs to the dense id i."""
 
     ids: StringList  # as in the source: unique, one line each
-    texts: StringList  # what the text encoder reads
-    names: StringList | None = None  # short, for people; None where the source has none
-    order: Int32Array | None = None  # rows sorted by id, for look-up without an index in memory
-    base: Vocabulary | None = None  # of a view: what it adds to
-    new_rows: Mapping[str, int] = field(default_factory=dict)  # of a view: the rows that it adds, by id
+    texts: StringList  # input of the text encoder
+    names: StringList | None = None  # short names for display; None if the source has none
+    order: Int32Array | None = None  # rows sorted by id, for binary search
+    base: Vocabulary | None = None  # of a view: the vocabulary that it extends
+    new_rows: Mapping[str, int] = field(default_factory=dict)  # of a view: the added rows, by id
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def find(self, wanted: str) -> int | None:
-        """The row of an id, or None."""
+        """Return the row of an id, or None."""
         if wanted in self.new_rows:
             return self.new_rows[wanted]
         if self.base is not None:
@@ -48,18 +48,22 @@ class Vocabulary:
         return search(self.ids, self.order, wanted)
 
     def name(self, row: int) -> str:
-        """A short name for people: the source's own, else the beginning of the text."""
+        """Return a short name for display: the name in the source, or else the beginning of the text."""
         name = self.names[row] if self.names is not None else ""
         return name or self.texts[row].split(" -- ")[0].split(", ")[0][:80]
 
     def extended(self, ids: Sequence[str], texts: Sequence[str], kind: str) -> Vocabulary:
-        """A view with more rows; nothing is copied."""
+        """Return a view with more rows. Nothing is copied.
+
+        Raises:
+            FnftgError: if an id exists already, or an id or a text is not one non-empty line.
+        """
         if len(ids) != len(texts):
-            raise FnftgError(f"{len(ids)} new {kind} but {len(texts)} texts: each needs exactly one.")
+            raise FnftgError(f"{len(ids)} new {kind} but {len(texts)} texts: give exactly one text for each.")
         new_rows: dict[str, int] = {}
         for row, id_ in enumerate(ids, start=len(self)):
             if id_ in new_rows or self.find(id_) is not None:
-                raise FnftgError(f"The graph has {shortened(id_)} among its {kind} already: choose another id.")
+                raise FnftgError(f"{shortened(id_)} is already one of the graph's {kind}: choose another id.")
             new_rows[id_] = row
         return Vocabulary(
             ids=ChainedStrings(self.ids, one_line_strings(ids, f"an id of the new {kind}")),
@@ -72,13 +76,13 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class GraphData:
-    """What a graph is made of. `KnowledgeGraph` adds how it is opened, made, saved and compared."""
+    """The content of a graph. `KnowledgeGraph` adds methods to open, build, save, split and compare graphs."""
 
     entities: Vocabulary
     relations: Vocabulary
     splits: Mapping[str, Triples]
     path: Path | None = None  # the store's folder
-    report: Mapping[str, Any] = field(default_factory=dict)  # what its import counted and left out
+    report: Mapping[str, Any] = field(default_factory=dict)  # of the import: counts and what was left out
 
     def __post_init__(self) -> None:
         for triples in self.splits.values():
@@ -86,17 +90,21 @@ class GraphData:
         object.__setattr__(self, "splits", MappingProxyType(dict(self.splits)))
 
     def triples(self, split: str) -> Triples:
-        """The triples of a split; none where the graph lacks one of the standard splits."""
+        """Return the triples of a split, (n, 3). Missing standard splits (train, val, test) are empty.
+
+        Raises:
+            FnftgError: if the graph has no other split of this name.
+        """
         if split in self.splits or split in STANDARD_SPLITS:
             return self.splits.get(split, NO_TRIPLES)
         raise FnftgError(f"The graph has no split {shortened(split)}: it has {', '.join(self.splits)}.")
 
     def all_triples(self) -> Triples:
-        """The triples of every split, one after the other."""
+        """Return the triples of all splits, concatenated."""
         return np.concatenate([NO_TRIPLES, *self.splits.values()])
 
     def with_splits(self, splits: Mapping[str, Triples], recipe: Mapping[str, Any]) -> Self:
-        """The same entities and relations with their triples split anew; the report keeps how that was done."""
+        """Return the graph with other splits. The recipe is added to the report."""
         recipes = [*self.report.get("recipes", []), dict(recipe)]
         return replace(self, splits=splits, path=None, report={**self.report, "recipes": recipes})
 
@@ -107,9 +115,15 @@ class GraphData:
         triples: Iterable[tuple[str, str, str]] = (),
         split: str = "added",
     ) -> Self:
-        """A view with new entities and relations (id: text) and triples between old and new ones.
+        """Return a view with additional entities, relations and triples.
 
-        Only a split that exists already is copied; the rest of the graph is shared.
+        An existing split that gets triples is copied; everything else is shared.
+
+        Args:
+            entities: text by id of the new entities.
+            relations: text by id of the new relations.
+            triples: (head, relation, tail) ids, of old and new entities and relations.
+            split: the split that gets the triples.
         """
         entities, relations = entities or {}, relations or {}
         view = replace(
@@ -125,7 +139,11 @@ class GraphData:
         return replace(view, splits={**self.splits, split: np.concatenate([self.splits.get(split, NO_TRIPLES), new])})
 
     def rows(self, head: str, relation: str, tail: str) -> tuple[int, int, int]:
-        """A triple of ids as dense integers."""
+        """Return the rows of a triple of ids.
+
+        Raises:
+            FnftgError: if the graph has no such entity or relation.
+        """
         wanted = ((self.entities, head), (self.relations, relation), (self.entities, tail))
         found = [vocabulary.find(id_) for vocabulary, id_ in wanted]
         for (vocabulary, id_), row in zip(wanted, found, strict=True):
@@ -139,7 +157,7 @@ AnyGraph = TypeVar("AnyGraph", bound=GraphData)
 
 
 def short_names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
-    """`Vocabulary.name` for a range of rows."""
+    """Return `Vocabulary.name` for a range of rows."""
     texts = pl.Series(vocabulary.texts.slice(start, stop), dtype=pl.String)
     if vocabulary.names is None:
         return first_words(texts)
@@ -148,13 +166,13 @@ def short_names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
 
 
 def first_words(texts: pl.Series) -> pl.Series:
-    """The start of each text, used as the name where there is none."""
+    """Return the beginning of each text, which serves as the name if there is none."""
     return texts.str.split(" -- ").list.first().str.split(", ").list.first().str.slice(0, 80)
 
 
 def one_line_strings(strings: Sequence[str], what: str) -> Strings:
-    """Strings of a view; each must be one line that is not empty."""
+    """Return the strings of a view. Raises an `FnftgError` unless each is one non-empty line."""
     for string in strings:
         if not string.strip() or any(mark in string for mark in "\n\r\t"):
-            raise FnftgError(f"{shortened(string)} cannot be {what}: it must be one line that is not empty.")
+            raise FnftgError(f"{shortened(string)} cannot be {what}: it must be one non-empty line without tabs.")
     return Strings.of(strings)

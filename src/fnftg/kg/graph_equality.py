@@ -20,7 +20,7 @@ def same_graph(one: GraphData, other: GraphData) -> bool:
 
 
 def _matching_rows(one: Vocabulary, other: Vocabulary) -> Int32Array | None:
-    """For each row of `one` the row of `other` with the same id, name and text; None where they differ."""
+    """Return for each row of `one` the row of `other` with the same id, name and text; None if they differ."""
     if len(one) != len(other):
         return None
     columns = ["id", "name", "text"]

@@ -1,4 +1,4 @@
-"""Opens a graph from any source: a store, a named dataset, or files that were not imported."""
+"""Open a graph from a store, a named dataset, or files that have not been imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fnftg.kg.store import in_memory, is_store
 
 
 def open_graph(source: str | os.PathLike[str]) -> KnowledgeGraph:
-    """A store (its checksums compared), a dataset by name, or a source that is read into memory as `import` would."""
+    """Open a store after verifying its checksums, a dataset by name, or files, which are imported into memory."""
     path = Path(source)
     if is_store(path):
         return KnowledgeGraph.open(path, verify=True)
@@ -23,4 +23,4 @@ def open_graph(source: str | os.PathLike[str]) -> KnowledgeGraph:
             return KnowledgeGraph(**vars(in_memory(import_graph(path, Path(folder) / "store"))))
     if str(source) in DATASETS:
         return dataset(str(source))
-    raise FnftgError(f"{source} is neither a store, nor a source, nor a dataset: see fnftg data list.")
+    raise FnftgError(f"{source} does not exist and is not a dataset: check the path, or see fnftg data list.")

@@ -1,4 +1,4 @@
-"""The readable part of an id, used as the text where the source has none."""
+"""Derive a text from an id, for entities and relations without a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ LOCAL_NAME = r"[^/#:]+[/#:]*$"  # of an IRI
 
 
 def readable(ids: pl.Series) -> pl.Series:
-    """`http://dbpedia.org/ontology/birthPlace` → `birth Place`, `_has_part` → `has part`, `/m/06rf7` → `m 06rf7`."""
+    """Return the readable part of each id.
+
+    `http://dbpedia.org/ontology/birthPlace` → `birth Place`, `_has_part` → `has part`, `/m/06rf7` → `m 06rf7`.
+    """
     if not ids.str.contains(r"[\s_/%:]").any():
         return ids
     id_ = pl.col("id")

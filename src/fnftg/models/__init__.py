@@ -1,1 +1,1 @@
-"""The systems: one file each, all behind `LinkPredictor`."""
+"""The systems, one file each, with the common interface `LinkPredictor`."""

@@ -1,4 +1,4 @@
-"""BLP (Daza et al., 2021): the encoder's output for an entity's description, projected by one linear layer."""
+"""BLP (Daza et al., 2021): the encoder's output for an entity's description, projected by a linear layer."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextProjection
 
-WIDTH = 128  # of the published system
+WIDTH = 128  # as published
 
 
 @dataclass(frozen=True)
 class BLPConfig:
-    """BLP as it was published, on the encoder of your choice.
+    """BLP as published, with any encoder.
 
     Args:
-        text: the encoder; text.width is that of the projection, 128 as published, and text.query is not used.
-        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
-        score: transe (L1), distmult, complex or simple.
-        normalise: entity vectors have length 1; as published, for transe alone, if not given.
+        text: the encoder; text.width is the output size of the projection (128 as published); text.query is not used.
+        relations: table learns one vector per relation of the training graph; text encodes the relation's text.
+        score: score function: transe (L1), distmult, complex or simple.
+        normalise: scale entity vectors to length 1; if null, only for transe, as published.
     """
 
     text: TextConfig = field(default_factory=lambda: TextConfig(width=WIDTH))
@@ -38,6 +38,8 @@ class BLPConfig:
 
 
 class BLP(TextOnly):
+    """The BLP model."""
+
     system = "blp"
 
     def __init__(self, config: BLPConfig, encoder: Encoder, relations: int):

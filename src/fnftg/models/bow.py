@@ -1,4 +1,4 @@
-"""BOW (Daza et al., 2021): an entity is the mean of the word embeddings of its description."""
+"""BOW (Daza et al., 2021): the mean of the word embeddings of an entity's description."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fnftg.text.text_transformer import GraphTexts
 
 @dataclass(frozen=True)
 class BOWConfig:
-    """BOW as in BLP's comparison.
+    """BOW as in the BLP paper.
 
     Args:
-        text: text.encoder gives its word embeddings (glove, glove:FILE, or the input embeddings of any encoder);
-            training finetune, as published, learns them further; where a width is given a linear layer leads to it.
-        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
-        score: transe (L1), distmult, complex or simple.
-        normalise: entity vectors have length 1; as published, for transe alone, if not given.
+        text: source of the word embeddings. text.encoder is glove, glove:FILE or any encoder, whose input embeddings
+            are used. text.training finetune (as published) trains them further. text.width adds a linear projection.
+        relations: table learns one vector per relation of the training graph; text encodes the relation's text.
+        score: score function: transe (L1), distmult, complex or simple.
+        normalise: scale entity vectors to length 1; if null, only for transe, as published.
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -43,6 +43,8 @@ class BOWConfig:
 
 
 class BOW(TextOnly):
+    """The BOW model."""
+
     system = "bow"
 
     def __init__(self, config: BOWConfig, encoder: Encoder, relations: int):

@@ -1,4 +1,4 @@
-"""Configs from nested fields, as they stand in JSON and YAML: what does not fit is named with its whole path."""
+"""Configs from nested fields, as read from JSON or YAML."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from fnftg.errors import FnftgError
 
 
 def from_dict(kind: Any, values: Any, path: str = "") -> Any:
-    """A config of the dataclass `kind` from nested fields; an unknown or ill-typed one is named with its whole path."""
+    """Create a config of the dataclass `kind` from nested fields.
+
+    Args:
+        kind: the dataclass.
+        values: the fields; fields that are not given keep their defaults.
+        path: dotted path of these fields in the whole config, for error messages.
+
+    Raises:
+        FnftgError: if a field is unknown or has the wrong type; the message has the field's dotted path.
+    """
     if not isinstance(values, dict):
         raise FnftgError(f"The config's {path or 'content'} must hold fields, not {values!r}.")
     hints = typing.get_type_hints(kind)
-    if hasattr(kind, "field_types"):  # some fields decide on the type of others
+    if hasattr(kind, "field_types"):  # the type of a field may depend on the value of another
         hints |= kind.field_types(values)
     given = {}
     for name, value in values.items():
@@ -34,7 +43,7 @@ def from_dict(kind: Any, values: Any, path: str = "") -> Any:
 
 
 def _upon_default(kind: Any, name: str, hint: Any, value: Any) -> Any:
-    """The fields of `value` upon those of the field's own default, which may differ from its type's."""
+    """Merge the fields of `value` into the default of the field `name`, which may differ from its type's default."""
     field = next(field for field in dataclasses.fields(kind) if field.name == name)
     if not isinstance(value, dict) or field.default_factory is dataclasses.MISSING:
         return value
@@ -45,13 +54,13 @@ def _upon_default(kind: Any, name: str, hint: Any, value: Any) -> Any:
 
 
 def _names(kind: Any) -> list[str]:
-    """Fields that hold plain values; nested configs have defaults of their own."""
+    """Return the fields with plain values; nested configs have their own defaults."""
     hints = typing.get_type_hints(kind)
     return [name for name in hints if not dataclasses.is_dataclass(hints[name])]
 
 
 def _number(value: Any, hint: Any) -> Any:
-    """YAML takes 1e-3 for a word: where a number is meant, it is one."""
+    """Convert strings such as 1e-3, which YAML does not parse as numbers, if the field is a float."""
     if isinstance(value, str) and float in (hint, *typing.get_args(hint)):
         try:
             return float(value)

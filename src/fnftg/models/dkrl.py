@@ -1,4 +1,4 @@
-"""DKRL (Xie et al., 2016) as in BLP's comparison: a convolutional network over the words of a description."""
+"""DKRL (Xie et al., 2016) as in the BLP paper: a convolutional network over the words of a description."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from fnftg.models.words import WordEmbeddings
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.text_transformer import GraphTexts
 
-WIDTH = 128  # of BLP's comparison
+WIDTH = 128  # as in the BLP paper
 
 
 @dataclass(frozen=True)
 class DKRLConfig:
-    """DKRL: two layers with kernels two words wide, max pooling after the first, mean pooling after the second.
+    """DKRL: two convolutions with kernel size 2, max pooling after the first, mean pooling after the second.
 
     Args:
-        text: text.encoder gives its word embeddings (glove, glove:FILE, or the input embeddings of any encoder);
-            training finetune, as published, learns them further; text.width is that of both layers, 128 as published.
-        pool: positions whose maximum goes on to the second layer.
-        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
-        score: transe (L1), distmult, complex or simple.
-        normalise: entity vectors have length 1; as published, for transe alone, if not given.
+        text: source of the word embeddings. text.encoder is glove, glove:FILE or any encoder, whose input embeddings
+            are used. text.training finetune (as published) trains them further. text.width is the size of both layers
+            (128 as published).
+        pool: window size of the max pooling, in words.
+        relations: table learns one vector per relation of the training graph; text encodes the relation's text.
+        score: score function: transe (L1), distmult, complex or simple.
+        normalise: scale entity vectors to length 1; if null, only for transe, as published.
     """
 
     text: TextConfig = field(default_factory=lambda: TextConfig(width=WIDTH))
@@ -48,10 +49,12 @@ class DKRLConfig:
         check_choices(self.score, self.relations)
         needs_ego_graphs(self.text)
         if self.pool < 1:
-            raise FnftgError(f"DKRL pools over at least one position, not {self.pool}.")
+            raise FnftgError(f"model.pool is {self.pool}: it must be at least 1.")
 
 
 class DKRL(TextOnly):
+    """The DKRL model."""
+
     system = "dkrl"
 
     def __init__(self, config: DKRLConfig, encoder: Encoder, relations: int):
@@ -77,16 +80,25 @@ class DKRL(TextOnly):
 
 
 class WidthTwo(nn.Module):
-    """A convolution two positions wide: y_i = W x_i + V x_{i+1} + b, where zeros follow the last of a text."""
+    """A convolution with kernel size 2: y_i = W x_i + V x_{i+1} + b, with a zero after the last word of a text."""
 
     def __init__(self, width: int, new_width: int):
         super().__init__()
         self.own, self.next = nn.Linear(width, new_width), nn.Linear(width, new_width, bias=False)
 
     def forward(self, x: Tensor, which: Int64Array, counts: Int64Array) -> Tensor:
-        """Distinct vectors (m, width), which of them stands where (total,), so many in each text (n,): (total, d)."""
+        """Convolve each text.
+
+        Args:
+            x: distinct word vectors, (m, width).
+            which: row in `x` of each word, (total,).
+            counts: number of words of each text, (n,).
+
+        Returns:
+            The vector of each word, (total, d).
+        """
         is_last = np.zeros(len(which) + 1, bool)
-        is_last[np.cumsum(counts)] = True  # of the place before
+        is_last[np.cumsum(counts)] = True  # shifted by one place
         here = to_index(which, x.device)
         following = self.next(x)[here.roll(-1)].masked_fill(to_device(is_last[1:, None], x.device), 0)
         convolved: Tensor = self.own(x)[here] + following
@@ -94,9 +106,9 @@ class WidthTwo(nn.Module):
 
 
 def pooled(x: Tensor, counts: Int64Array, size: int) -> tuple[Tensor, Int64Array]:
-    """The maximum over each `size` rows of a text, as (total, d), and how many maxima each text has (n,)."""
+    """Max-pool windows of `size` rows within each text; return the maxima (total, d) and their number per text (n,)."""
     windows = (counts + size - 1) // size
-    place = np.arange(len(x)) - np.repeat(np.cumsum(counts) - counts, counts)  # in the text
+    place = np.arange(len(x)) - np.repeat(np.cumsum(counts) - counts, counts)  # position in the text
     window = np.repeat(np.cumsum(windows) - windows, counts) + place // size
     out = x.new_full((int(windows.sum()), size, x.shape[1]), -torch.inf)
     index = to_index(window, x.device), to_index(place % size, x.device)

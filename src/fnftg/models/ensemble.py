@@ -1,7 +1,7 @@
-"""Several FnF models side by side: trained on the same batches, each for itself; the score is the mean of theirs.
+"""An ensemble of FnF models, trained independently on the same batches; its score is the mean of their scores.
 
-A cosine is an inner product, so the mean of several is one of longer vectors: whatever works with one model works with
-an ensemble.
+A cosine is an inner product, and the mean of several inner products is an inner product of the concatenated vectors.
+An ensemble can therefore be ranked, indexed and served like a single model.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from fnftg.text.text_transformer import GraphTexts
 
 @dataclass(frozen=True)
 class EnsembleConfig(FnFConfig):
-    """FnF several times.
+    """An ensemble of FnF models with different initial weights, which share one frozen encoder.
 
     Args:
-        members: how many.
+        members: number of models.
     """
 
     members: int = 3
@@ -40,12 +40,14 @@ class EnsembleConfig(FnFConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.members < 1:
-            raise FnftgError(f"An ensemble of {self.members} has nobody to ask: set members to 1 or more.")
+            raise FnftgError(f"model.members is {self.members}: it must be at least 1.")
         if self.score != "cosine" or self.text.training != "frozen":
-            raise FnftgError("An ensemble needs the score cosine and a frozen encoder, which its members share.")
+            raise FnftgError("An ensemble needs model.score cosine and model.text.training frozen.")
 
 
 class Ensemble(EvidenceModel):
+    """Several FnF models whose scores are averaged."""
+
     system = "ensemble"
     by_distance = False
 
@@ -58,6 +60,7 @@ class Ensemble(EvidenceModel):
         self.width = config.members * first.width
 
     def each(self) -> list[FnF]:
+        """Return the members."""
         return list(self.members)  # type: ignore[arg-type]
 
     @property
@@ -66,7 +69,7 @@ class Ensemble(EvidenceModel):
 
     @property
     def tt(self) -> Any:
-        """Of the first member: all read the same features."""
+        """The text module of the first member; all members read the same features."""
         return self.first.tt
 
     @property
@@ -81,7 +84,7 @@ class Ensemble(EvidenceModel):
         labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The members' vectors one after the other, of length 1 together."""
+        """Concatenate the members' vectors and scale them to length 1."""
         found = [member(texts, centres, egos, labels, candidates) for member in self.members]
         vectors, query_embeddings = zip(*found, strict=True)
         scale = 1 / math.sqrt(len(found))
@@ -101,7 +104,7 @@ class Ensemble(EvidenceModel):
 
     @property
     def evidence(self) -> Evidence | None:  # type: ignore[override]
-        """Of the first member: all have the same sources and relations."""
+        """The evidence of the first member; all members have the same sources and relations."""
         return self.first.evidence
 
     def evidence_scores(self, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> Tensor:
@@ -112,7 +115,7 @@ class Ensemble(EvidenceModel):
             member.register_seen(context, relations)
 
     def loss(self, batch: ScoredBatch, ranking: RankingLoss) -> Tensor:
-        """The mean of the members' own losses: none of them knows of the others."""
+        """Return the mean of the members' losses."""
         scale, table = math.sqrt(len(self.members)), self.training_table(batch)
         queries, candidates = (
             vectors.chunk(len(self.members), dim=-1) for vectors in (batch.query_embeddings, batch.candidates)

@@ -1,4 +1,4 @@
-"""`EvidenceModel`: a system whose scores evidence adds to, for the few candidates that it speaks for."""
+"""`EvidenceModel`: a system that adds evidence to the scores of a few candidates per query."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from fnftg.text.text_transformer import GraphTexts
 
 
 class EvidenceModel(LinkPredictor):
-    evidence: Evidence | None  # None: its scores are those of the embeddings alone
+    """A link predictor with evidence."""
+
+    evidence: Evidence | None  # None if the config names no sources
 
     @abstractmethod
     def evidence_scores(self, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> Tensor:
-        """What evidence adds to the scores of its candidates (e,), for queries with these labels (q,)."""
+        """Return what evidence adds to the scores of the table's candidates (e,), given the queries' labels (q,)."""
 
     def register_seen(self, context: GraphContext, relations: IntArray) -> None:
         if self.evidence is not None:
             self.evidence.register_seen(context, relations)
 
     def training_table(self, batch: ScoredBatch) -> EvidenceTable | None:
-        """The evidence for a batch of training, where there is any."""
+        """Return the evidence for a training batch; None if the model uses none."""
         if self.evidence is None:
             return None
         return self.evidence.table(batch.context, batch.centres, batch.labels, training=True)
@@ -38,14 +40,14 @@ class EvidenceModel(LinkPredictor):
         return self.loss_with(self.training_table(batch), batch, ranking)
 
     def loss_with(self, table: EvidenceTable | None, batch: ScoredBatch, ranking: RankingLoss) -> Tensor:
-        """The ranking loss of the embedding scores plus what evidence adds to them."""
+        """Return the ranking loss of the embedding scores plus the evidence in `table`."""
         scores = self.similarity(batch.query_embeddings, batch.candidates).float()  # (q, n)
         if table is not None:
             scores = scores + self.batch_scores(table, batch)
         return ranking(scores, batch.answers, batch.negatives)  # type: ignore[no-any-return]
 
     def batch_scores(self, table: EvidenceTable, batch: ScoredBatch) -> Tensor:
-        """What evidence adds to the scores of a batch: (q, n)."""
+        """Return what evidence adds to each score of a batch: (q, n)."""
         scores = self.evidence_scores(batch.texts, batch.labels, table)  # (e,)
 
         def moved(rows: AnyArray) -> Tensor:
@@ -61,5 +63,5 @@ class EvidenceModel(LinkPredictor):
 
 
 def evidence_of(model: LinkPredictor) -> Evidence | None:
-    """The evidence that a model uses, if any."""
+    """Return the evidence of a model; None if it uses none."""
     return model.evidence if isinstance(model, EvidenceModel) else None

@@ -1,4 +1,4 @@
-"""FnF-TG and FnF-T, the paper's systems: Text Transformer, then Graph Transformer over the ego-graph, then TransE."""
+"""FnF-TG and FnF-T, the paper's systems: a Text Transformer, a Graph Transformer over the ego-graph, and TransE."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from fnftg.text.text_transformer import GraphTexts, TextTransformer
 
 @dataclass(frozen=True)
 class FnFConfig:
-    """FnF-TG by default; without ego-graphs and relation conditioning it is FnF-T.
+    """The model: FnF-TG by default, FnF-T without ego-graphs and relation conditioning.
 
     Args:
         text: the Text Transformer (TT).
         graph: the Graph Transformer (GT).
         ego: the ego-graphs.
-        ego_graphs: E(h) and E(t) are read; if not, entities are their texts alone.
-        relation_conditioning: queries are [h‖r] and [t‖r⁻¹]; if not, their centres do not know the relation.
-        score: transe (L1), distmult, complex, simple; or cosine, beyond the paper, which learns faster.
-        normalise: entity vectors have length 1, as in BLP and always with cosine.
-        allow_self_answers: an entity may be its own answer; if not, only for relations with such a triple in train.
-        evidence: beyond the paper: sources of evidence that add to the embedding score.
+        ego_graphs: read the ego-graphs of head and tail; if false, entities are represented by their texts only.
+        relation_conditioning: encode queries as [h‖r] and [t‖r⁻¹]; if false, encode h and t without the relation.
+        score: score function: transe (L1, the paper's), distmult, complex, simple, or cosine, which trains faster.
+        normalise: scale entity vectors to length 1; always on with cosine.
+        allow_self_answers: allow an entity as its own answer; if false, only for relations with a self-loop in train.
+        evidence: evidence sources, added to the embedding score (beyond the paper).
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -66,7 +66,7 @@ class FnFConfig:
         if self.score not in (*SCORES, "cosine"):
             raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}, cosine.")
         if self.score == "cosine" and not self.relation_conditioning:
-            raise FnftgError("The score cosine needs relation_conditioning: nothing else tells it the relation.")
+            raise FnftgError("The score cosine needs relation_conditioning: set model.relation_conditioning to true.")
         check_requirements(
             self.evidence,
             frozen_text=self.text.training == "frozen",
@@ -77,17 +77,21 @@ class FnFConfig:
 
 
 class FnF(EvidenceModel):
+    """The FnF-TG or FnF-T model."""
+
     system = "fnf"
 
     def __init__(self, config: FnFConfig, encoder: Encoder, relations: int = 0):
         super().__init__()
-        self.config, self.relations = config, relations  # which it does not depend on: relations are their texts
+        self.config, self.relations = config, relations
         self.ego, self.by_distance = config.ego if config.ego_graphs else NO_EGO_GRAPHS, config.score == "transe"
         self.normalise = config.normalise or config.score == "cosine"
         self.tt = TextTransformer(config.text, encoder)
         self.width = self.tt.width
         if config.score in ("complex", "simple") and self.width % 2:
-            raise FnftgError(f"The score {config.score} needs an even width, not {self.width}.")
+            raise FnftgError(
+                f"The score {config.score} needs an even width, not {self.width}: change model.text.width."
+            )
         self.gt = GraphTransformer(self.width, config.graph) if config.ego_graphs else None
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
@@ -102,7 +106,7 @@ class FnF(EvidenceModel):
         labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Each distinct text is encoded once, whatever its roles: centre, neighbour, or both."""
+        """Embed candidates and queries; each distinct text is encoded once, as centre, as neighbour or as both."""
         x, around = self.graph_inputs(texts, centres, egos, labels, candidates)
         if self.gt is not None and around is not None:
             x = self.gt(x, *around)
@@ -116,8 +120,10 @@ class FnF(EvidenceModel):
     def attention(
         self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
     ) -> list[tuple[Tensor, Tensor]] | None:
-        """The attention weights of the Graph Transformer, as `GraphTransformer.attention` gives them, for all centres
-        as candidates and then for all as queries. A list, of which an ensemble has more; None without ego-graphs."""
+        """Return the attention weights of the Graph Transformer for all centres as candidates, then as queries.
+
+        The list has one item, the result of `GraphTransformer.attention`. Without ego-graphs, return None.
+        """
         if self.gt is None:
             return None
         x, around = self.graph_inputs(texts, centres, egos, labels, True)
@@ -127,8 +133,12 @@ class FnF(EvidenceModel):
     def graph_inputs(
         self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None, candidates: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor, EgoEdges] | None]:
-        """What the Graph Transformer reads: the centres as candidates, then as queries (n or 2n, d), and around them
-        the distinct neighbours (m, d), the distinct labels (p, d) and the edges; None where there are no ego-graphs."""
+        """Compute the inputs of the Graph Transformer.
+
+        Returns:
+            The centres as candidates, then as queries (n or 2n, d), and a tuple of the distinct neighbours (m, d), the
+            distinct labels (p, d) and the edges; None in place of the tuple if the model has no ego-graphs.
+        """
         own, nodes, node_of_edge = self.node_vectors(texts, centres, egos)
         centre_vectors = [own] if candidates else []
         if labels is not None:
@@ -162,7 +172,7 @@ class FnF(EvidenceModel):
         return scores
 
     def node_vectors(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> tuple[Tensor, Tensor, IntArray]:
-        """x_TT of the centres (n, d), of the distinct neighbours (m, d), and the neighbour of each edge."""
+        """Return x_TT of the centres (n, d) and of the distinct neighbours (m, d), and the neighbour of each edge."""
         neighbours, of_edge = np.unique(
             egos.neighbours if self.gt is not None else egos.neighbours[:0], return_inverse=True
         )
@@ -175,7 +185,7 @@ class FnF(EvidenceModel):
         return vectors[index[: len(centres)]], vectors[index[len(centres) :]], of_edge
 
     def query_embeddings(self, texts: GraphTexts, entity: Tensor, labels: Int32Array) -> Tensor:
-        if self.config.score == "cosine":  # the centre has met the relation already
+        if self.config.score == "cosine":  # the centre's vector already depends on the relation
             return entity
         relation = label_vectors(self.tt, texts, labels % texts.relations)  # the same r for tails and heads
         return compose_queries(self.config.score, entity, relation, to_device(labels >= texts.relations, entity.device))

@@ -1,4 +1,4 @@
-"""KEPLER (Wang et al., 2021): one encoder learns to predict links and to fill in masked words, together."""
+"""KEPLER (Wang et al., 2021): one encoder trained on link prediction and masked language modelling together."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextEncoder
 from fnftg.text.tokens import fitting_budget, packs
 
-KEPT, RANDOM = 0.1, 0.1  # of the words chosen these shares stay as they are, or become any word; the rest is masked
+KEPT, RANDOM = 0.1, 0.1  # shares of the chosen words that are kept, and replaced by a random word; the rest is masked
 
 
 @dataclass(frozen=True)
 class KEPLERConfig:
-    """KEPLER: TransE over the encoder's own outputs, and the masked-language-model loss on the same descriptions.
+    """KEPLER: TransE over the encoder's outputs, plus a masked-language-model loss on the same descriptions.
 
-    Published with the loss nll of margin 4.
+    The published system uses training.loss.name nll with margin 4.
 
     Args:
-        text: the encoder, which is trained: training finetune; text.width and text.query are not used.
-        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
-        masked_weight: of the masked-language-model loss.
-        masked_share: of the words of a description.
+        text: the encoder; text.training must be finetune; text.width and text.query are not used.
+        relations: table learns one vector per relation of the training graph; text encodes the relation's text.
+        masked_weight: weight of the masked-language-model loss.
+        masked_share: share of the words of a description that are masked, between 0 and 1.
     """
 
     text: TextConfig = field(default_factory=lambda: TextConfig(training="finetune"))
@@ -43,21 +43,23 @@ class KEPLERConfig:
     def __post_init__(self) -> None:
         check_choices("transe", self.relations)
         if self.text.training != "finetune":
-            raise FnftgError("KEPLER trains its encoder on masked words: set text.training finetune, or choose blp.")
+            raise FnftgError("KEPLER trains its encoder: set text.training to finetune, or use the system blp.")
         if self.text.width is not None:
-            raise FnftgError("KEPLER's vectors have the width of its encoder: leave text.width out, or choose blp.")
+            raise FnftgError("KEPLER uses the encoder's hidden size: leave out text.width, or use the system blp.")
         if self.masked_weight < 0 or not 0 < self.masked_share < 1:
-            raise FnftgError("KEPLER needs masked_weight ≥ 0 and masked_share between 0 and 1.")
+            raise FnftgError("KEPLER needs model.masked_weight ≥ 0 and model.masked_share between 0 and 1.")
 
 
 class KEPLER(TextOnly):
+    """The KEPLER model."""
+
     system = "kepler"
 
     def __init__(self, config: KEPLERConfig, encoder: Encoder, relations: int):
         super().__init__(encoder.hidden, relations, config.relations, "transe", False)
         self.config, self.tt = config, TextEncoder(config.text, encoder)
         if encoder.tokenizer.mask_token_id is None:
-            raise FnftgError(f"The encoder {encoder.name} has no token for masked words: KEPLER needs another encoder.")
+            raise FnftgError(f"The encoder {encoder.name} has no mask token: choose another encoder for KEPLER.")
         self.words = MaskedWords(encoder, config.masked_share)
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
@@ -65,25 +67,25 @@ class KEPLER(TextOnly):
         return encoded
 
     def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
-        """The knowledge-embedding loss plus the masked-language-model loss on the batch's descriptions."""
+        """Return the ranking loss plus the weighted masked-language-model loss on the batch's descriptions."""
         masked = self.words(compared.texts, compared.centres, self.tt.config.token_budget)
         both: Tensor = super().loss(compared, ranking) + self.config.masked_weight * masked
         return both
 
 
 class MaskedWords(nn.Module):
-    """BERT's head: words in their context → the words that were there, by the encoder's own word embeddings."""
+    """BERT's masked-language-model head, with the encoder's input embeddings as output weights."""
 
     def __init__(self, encoder: Encoder, share: float):
         super().__init__()
-        self.share, self._encoder = share, [encoder]  # whose parameters are the system's already
+        self.share, self._encoder = share, [encoder]  # in a list, so that its parameters are not registered twice
         self.dense = nn.Linear(encoder.hidden, encoder.hidden)
         self.norm = nn.LayerNorm(encoder.hidden)
         vocabulary = encoder.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, texts: GraphTexts, entities: Int32Array, token_budget: int | None = None) -> Tensor:
-        """The mean cross-entropy of the chosen words of these entities' descriptions, each description once."""
+        """Return the mean cross-entropy of the chosen words in the descriptions of the distinct entities."""
         model, device = self._encoder[0].model, self.bias.device
         numbers = np.unique(entities).astype(np.int64)
         losses, chosen = [], 0
@@ -100,17 +102,17 @@ class MaskedWords(nn.Module):
         return torch.stack(losses).sum() / max(chosen, 1)
 
     def logits(self, states: Tensor) -> Tensor:
-        """(words, hidden) → (words, vocabulary)"""
+        """Map hidden states (words, hidden) to logits (words, vocabulary)."""
         table: Tensor = self._encoder[0].model.get_input_embeddings().weight  # type: ignore[operator]
         return self.norm(functional.gelu(self.dense(states))) @ table.T + self.bias  # type: ignore[no-any-return]
 
     def choose(self, ids: Tensor) -> Tensor:
-        """Which words are to be filled in: none of the special tokens."""
+        """Choose the words to predict at random, without special tokens."""
         special = torch.tensor(self._encoder[0].tokenizer.all_special_ids)
         return (torch.rand(ids.shape) < self.share) & ~torch.isin(ids, special)
 
     def corrupted(self, ids: Tensor, wanted: Tensor) -> Tensor:
-        """The words as the encoder sees them: of the chosen ones most are masked."""
+        """Return the encoder's input: the chosen words masked, replaced at random or kept."""
         tokenizer = self._encoder[0].tokenizer
         lot = torch.rand(ids.shape)
         given = ids.masked_fill(wanted & (lot >= KEPT + RANDOM), int(tokenizer.mask_token_id))

@@ -1,4 +1,4 @@
-"""`LinkPredictor`: what every system of the paper is to training, ranking and prediction."""
+"""`LinkPredictor`: the interface of all systems, used by training, ranking and prediction."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from fnftg.text.text_transformer import GraphTexts
 
 @dataclass(frozen=True)
 class ScoredBatch:
-    """A step's queries and what they are compared with, as a loss sees them.
+    """The embedded queries and candidates of a training step, from which a model computes its loss.
 
-    Columns are the candidates of all processes, then the entities of `LinkPredictor.queue_ids`, if there are any.
+    The columns of the score matrix are the candidates of all processes, then the entities of
+    `LinkPredictor.queue_ids`.
     """
 
     context: GraphContext
     centres: Int32Array  # (q,): the entities of this process, each a candidate and the centre of a query
-    labels: Int32Array  # (q,): of the queries
+    labels: Int32Array  # (q,): the labels of the queries
     query_embeddings: Tensor  # (q, d)
     candidates: Tensor  # (n, d)
     candidate_ids: Int32Array  # (n,): the candidates' entities
     answers: Tensor  # (q,): the column of each query's answer
-    negatives: Tensor  # (q, n + queue) of truth values: which columns count against a query
+    negatives: Tensor  # (q, n + queue), boolean: which columns are negatives of a query
 
     @property
     def texts(self) -> GraphTexts:
@@ -44,66 +45,79 @@ class ScoredBatch:
 
 
 class LinkPredictor(nn.Module):
-    """Embeds candidates and queries so that `similarity` of the two is the score of the triple.
+    """Base class of all systems: it embeds candidates and queries, and `similarity` of the two scores the triple.
 
-    A system is made as `System(config, encoder, relations)`: R, of the graph that it is trained on, is the number of
-    rows of a relation table, where a system has one.
+    Subclasses are created as `Subclass(config, encoder, relations)`, where `relations` is the number of relations of
+    the training graph, which sets the size of a relation table.
     """
 
     system: ClassVar[str]  # its name in `SYSTEMS`
-    config: Any  # its config, of which all have `text`
+    config: Any  # the config; all configs have `text`
     relations: int  # R
-    tt: Any  # what reads the texts; it has the `encoder`
+    tt: Any  # the text module, which has the `encoder`
     ego: EgoConfig
-    width: int
-    by_distance: bool  # the similarity is minus the L1 distance, for which there are faster ways to rank
-    allow_self_answers: bool = True  # an entity may be its own answer, also where no triple of train says so
+    width: int  # d, the size of the vectors
+    by_distance: bool  # whether the similarity is the negative L1 distance, for which ranking has a faster path
+    allow_self_answers: bool = True  # if false, only relations with a self-loop in train have self-answers
 
     @property
     def device(self) -> torch.device:
-        """Of its weights."""
+        """The device of the weights."""
         return next((weight.device for weight in self.parameters()), torch.device("cpu"))
 
     @abstractmethod
     def forward(
         self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None, candidates: bool
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Candidate embeddings (n, d) of the centres, if asked for, and, given the labels of queries (a relation r, or
-        R + r for the inverse of r), the embeddings (n, d) of these queries."""
+        """Embed the centres as candidates and as queries.
+
+        Args:
+            texts: the texts of the graph.
+            centres: the entities, (n,).
+            egos: their ego-graphs.
+            labels: the labels of the queries (n,), r for tail queries and R + r for head queries; None for no queries.
+            candidates: whether to compute the candidate embeddings.
+
+        Returns:
+            The candidate embeddings and the query embeddings, (n, d) each; None for those not requested.
+        """
 
     @abstractmethod
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
-        """(q, d) against (n, d) → scores (q, n)."""
+        """Score queries (q, d) against candidates (n, d): (q, n), higher is more likely."""
 
     def attention(
         self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
     ) -> list[tuple[Tensor, Tensor]] | None:
-        """What the centres pay to themselves and to their neighbours, as candidates and then as queries: offsets
-        (2n + 1,) and weights (…, heads), the centre's own first; one such pair for each member of an ensemble. None
-        for systems without attention over edges."""
+        """Return the attention weights of the centres as candidates, then as queries.
+
+        Returns:
+            One pair per ensemble member: offsets (2n + 1,) and weights (…, heads), the centre's weight on itself first,
+            then those on its neighbours. None for systems without attention over edges.
+        """
         return None
 
-    # What training asks for
+    # Used by training
 
     def register_seen(self, context: GraphContext, relations: IntArray) -> None:
-        """Is told which relations, rows of the graph, will be trained on; most systems need not know."""
+        """Register the relations (rows of the graph) that the model will be trained on; does nothing by default."""
 
     @property
     def reads_query_texts(self) -> bool:
-        """Whether [h‖r] is read as a text, whose features a frozen encoder computes in advance."""
+        """Whether the system encodes [h‖r] as one text, whose features a frozen encoder computes in advance."""
         return False
 
     def loss(self, batch: ScoredBatch, ranking: RankingLoss) -> Tensor:
-        """The ranking loss of the scores, unless a system has more to learn."""
+        """Return the ranking loss of the scores; systems with further losses override this."""
         scores = self.similarity(batch.query_embeddings, batch.candidates).float()  # (q, n)
         return ranking(scores, batch.answers, batch.negatives)  # type: ignore[no-any-return]
 
     def queue_ids(self) -> Int32Array:
-        """Entities of earlier batches that a system keeps as further negatives."""
+        """Return the entities of earlier batches that serve as additional negatives."""
         return np.zeros(0, np.int32)
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None = None) -> GraphTexts:
-        """The texts of a graph as this system reads them, with all features that it needs, by its present weights."""
+        """Return the texts of a graph with the features that this system needs, computed with its current weights."""
         texts = GraphTexts.of(graph, self.tt.encoder, self.config.text, cache)
         if self.config.text.training == "finetune-centre":
             self.tt.refresh(texts)
@@ -111,6 +125,6 @@ class LinkPredictor(nn.Module):
 
 
 def needs_ego_graphs(text: TextConfig) -> None:
-    """Refuses what makes sense with neighbours only."""
+    """Raise FnftgError if a text config makes sense only with ego-graphs."""
     if text.training == "finetune-centre":
-        raise FnftgError("text.training finetune-centre is for ego-graphs: without them choose finetune or frozen.")
+        raise FnftgError("text.training finetune-centre needs ego-graphs: set it to finetune or frozen.")

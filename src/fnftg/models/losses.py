@@ -1,7 +1,7 @@
-"""Losses over a batch's matrix of scores: in row i the true answer stands in column `answers[i]`.
+"""Ranking losses over the score matrix of a batch. The true answer of row i is in column `answers[i]`.
 
-`negatives` says which columns count against row i: all heads and tails of the batch ("two-sided reflexive": the query's
-own entity too), but neither the target nor another answer that is known to be true.
+`negatives` marks the columns that are negatives of row i: by default all heads and tails of the batch, including the
+query's own entity ("two-sided reflexive"), without the target and other known answers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fnftg.errors import FnftgError
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What a batch of scores is trained for.
+    """The ranking loss.
 
     Args:
-        name: margin, the paper's; infonce, which learns faster from frozen texts; or nll: true or not, for each triple.
-        margin: of the margin loss; of nll what is added to the scores (KEPLER's γ is 4, BLP's 0).
-        temperature: of infonce: what scores are divided by at the start; learned from there.
+        name: margin (the paper's), infonce (trains faster with a frozen encoder), or nll (binary cross-entropy).
+        margin: margin of the margin loss; for nll, a constant added to the scores (KEPLER uses 4, BLP 0).
+        temperature: initial temperature of infonce, which divides the scores and is learned.
     """
 
     name: Literal["margin", "infonce", "nll"] = "margin"
@@ -35,10 +35,12 @@ class LossConfig:
         if self.name not in ("margin", "infonce", "nll"):
             raise FnftgError(f"There is no loss {self.name!r}: choose margin, infonce or nll.")
         if self.temperature <= 0 or self.margin < 0:
-            raise FnftgError("A loss needs temperature > 0 and margin ≥ 0.")
+            raise FnftgError("training.loss needs temperature > 0 and margin ≥ 0.")
 
 
 class RankingLoss(nn.Module):
+    """The loss that the config names, with a learned temperature for infonce."""
+
     def __init__(self, config: LossConfig):
         super().__init__()
         self.config = config
@@ -47,7 +49,7 @@ class RankingLoss(nn.Module):
         )
 
     def forward(self, scores: Tensor, answers: Tensor, negatives: Tensor) -> Tensor:
-        """scores (q, n), answers (q,), negatives (q, n) of truth values → one number."""
+        """Compute the loss from scores (q, n), the columns of the answers (q,) and the boolean negatives (q, n)."""
         if self.config.name == "margin":
             return margin_loss(scores, answers, negatives, self.config.margin)
         if self.config.name == "nll":
@@ -56,20 +58,20 @@ class RankingLoss(nn.Module):
 
 
 def margin_loss(scores: Tensor, answers: Tensor, negatives: Tensor, margin: float) -> Tensor:
-    """Mean of max(0, margin − f(t) + f(t')) over pairs of the true triple t and a corrupted one t'."""
+    """Return the mean of max(0, margin − f(t) + f(t')) over pairs of a true triple t and a corrupted triple t'."""
     true = scores.gather(1, answers[:, None])  # (q, 1)
     violations = (margin - true + scores).clamp(min=0) * negatives  # (q, n)
     return violations.sum() / negatives.sum().clamp(min=1)
 
 
 def nll_loss(scores: Tensor, answers: Tensor, negatives: Tensor) -> Tensor:
-    """Half of −log σ(f(t)), the mean over true triples, plus −log σ(−f(t')), the mean over corrupted ones."""
+    """Return half the sum of −log σ(f(t)), averaged over true triples, and −log σ(−f(t')), over corrupted triples."""
     true = functional.softplus(-scores.gather(1, answers[:, None])).mean()
     corrupted = (functional.softplus(scores) * negatives).sum() / negatives.sum().clamp(min=1)
     return (true + corrupted) / 2
 
 
 def info_nce(logits: Tensor, answers: Tensor, negatives: Tensor) -> Tensor:
-    """Cross-entropy of the true answer among the negatives."""
+    """Return the cross-entropy of the true answer among its negatives."""
     counted = negatives.scatter(1, answers[:, None], True)
     return functional.cross_entropy(logits.masked_fill(~counted, -torch.inf), answers)

@@ -1,74 +1,121 @@
-"""A trained model as a folder: model.safetensors, config.json, the encoder's files, metrics.json and a model card."""
+"""The checkpoint folder: model.safetensors, config.json, the encoder's files, metrics.json and a model card."""
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from fnftg.errors import FnftgError
+from fnftg.checksums import CHECKSUMS, verify_folder
+from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_folder
+from fnftg.json_files import read_json, write_json
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.systems import system, title
 from fnftg.text.encoders import load_saved_encoder, save_encoder
 from fnftg.version import __version__
 
-CHECKPOINT = "checkpoint"  # the folder of the best weights in a run's folder
-FORMAT, VERSION = "fnftg-model", 3
+CHECKPOINT = "checkpoint"  # subfolder of a run with the best weights
+WEIGHTS, METRICS = "model.safetensors", "metrics.json"
+KIND = "model"
+FORMAT, VERSION = f"fnftg-{KIND}", 3
+MAX_RELATIONS = 10_000_000
 
 
 def save_pretrained(
-    model: LinkPredictor, folder: str | os.PathLike[str], metrics: dict[str, Any] | None = None, force: bool = False
+    model: LinkPredictor,
+    folder: str | os.PathLike[str],
+    metrics: dict[str, Any] | None = None,
+    force: bool = False,
+    owned: bool = False,
 ) -> None:
-    """Writes the folder in one step: a crash leaves the old one whole."""
-    with new_folder(folder, force) as partial:
+    """Save a model into a folder. The folder is replaced atomically, so a crash leaves the old one intact.
+
+    Args:
+        model: the model.
+        folder: the folder to write.
+        metrics: results for metrics.json and the model card.
+        force: replace an existing model, as in `new_folder`.
+        owned: as in `new_folder`.
+    """
+    with new_folder(folder, KIND, force, owned) as partial:
         frozen = model.config.text.training == "frozen"
         weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-        save_file(weights, partial / "model.safetensors")
+        save_file(weights, partial / WEIGHTS)
         save_encoder(
             model.tt.encoder, partial / "encoder", weights=not frozen or model.tt.encoder.name.startswith("scratch:")
         )
         config = {"format": FORMAT, "version": VERSION, "written_by": f"fnftg {__version__}"}
         what = {"system": model.system, "relations": model.relations, "model": asdict(model.config)}
-        _write_json(partial / "config.json", {**config, **what})
-        _write_json(partial / "metrics.json", metrics or {})
+        write_json(partial / "config.json", {**config, **what}, checksum=False)
+        write_json(partial / METRICS, metrics or {}, checksum=False)
         (partial / "README.md").write_text(card(model, metrics or {}), encoding="utf-8")
 
 
 def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
-    """A model from its folder, from the folder of the run that trained it, or by its name on the hub."""
+    """Load a model from its folder, from a run's folder, or by its name on the Hugging Face hub.
+
+    Raises:
+        DamagedError: if a file is damaged or the weights do not match config.json.
+        FnftgError: if there is no model, or another version of fnftg wrote it.
+    """
     folder = _folder(name)
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        known, version = config["format"] == FORMAT, int(config["version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FnftgError(
-            f"{folder} holds no model (its config.json cannot be read): give the folder of one."
-        ) from error
-    if not known:
-        raise FnftgError(f"{folder} is not a model of fnftg: its format is {config['format']!r}.")
-    if version != VERSION:
-        older = "an older fnftg: train it again, or read it with fnftg 0.1"
-        by = older if version < VERSION else f"a newer fnftg than this, which reads version {VERSION}: upgrade"
-        raise FnftgError(f"The model {folder} has version {version}, written by {by}.")
+    config = _read_config(folder)
+    verify_model(folder)
     chosen = system(config["system"])
-    model = chosen.make(
-        from_dict(chosen.config, config["model"], "model"),
-        load_saved_encoder(folder / "encoder"),
-        config["relations"],
-    )
+    fields = from_dict(chosen.config, config["model"], "model")
     try:
-        model.load_state_dict(load_file(folder / "model.safetensors"))
-    except Exception as error:
-        raise FnftgError(
-            f"The weights of {folder} are damaged or do not fit its config.json: restore the folder."
+        model = chosen.make(fields, load_saved_encoder(folder / "encoder"), config["relations"])
+        model.load_state_dict(load_file(folder / WEIGHTS))
+    except PermissionError as error:
+        raise FnftgError(f"{folder / WEIGHTS} cannot be read: permission denied.") from error
+    except (OSError, KeyError, RuntimeError, MemoryError, TypeError, ValueError, SafetensorError) as error:
+        raise DamagedError(
+            f"The weights of {folder} are damaged or do not match its config.json: restore the folder."
         ) from error
     return model.eval()
+
+
+def verify_model(folder: Path) -> None:
+    """Check the files of a model against their checksums; models written by fnftg 0.2 have none and are not checked."""
+    if not (folder / CHECKSUMS).is_file():
+        return
+    try:
+        verify_folder(folder, KIND)
+    except DamagedError as error:
+        raise DamagedError(f"{error} Restore the folder {folder}, or train the model again.") from error
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Read the metrics that were saved with a model."""
+    return read_json(folder / METRICS)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        config = read_json(folder / "config.json")
+    except DamagedError as error:
+        raise DamagedError(
+            f"{folder} contains no model (its config.json cannot be read): give the folder of a model."
+        ) from error
+    if config.get("format") != FORMAT:
+        raise FnftgError(f"{folder} is not a model of fnftg: its format is {config.get('format')!r}.")
+    version = config.get("version")
+    if isinstance(version, int) and version != VERSION:
+        older = "an older version of fnftg: train it again, or load it with fnftg 0.1"
+        newer = f"a newer version of fnftg (this one reads format version {VERSION}): upgrade fnftg"
+        by = older if version < VERSION else newer
+        raise FnftgError(f"The model {folder} has format version {version}, written by {by}.")
+    relations = config.get("relations")
+    known = isinstance(config.get("system"), str) and isinstance(config.get("model"), dict)
+    if version != VERSION or not known or not isinstance(relations, int) or not 0 <= relations < MAX_RELATIONS:
+        raise DamagedError(f"{folder / 'config.json'} does not describe a model: restore the folder.")
+    return config
 
 
 def _folder(name: str | os.PathLike[str]) -> Path:
@@ -77,23 +124,23 @@ def _folder(name: str | os.PathLike[str]) -> Path:
         if (found / "config.json").is_file():
             return found
     if folder.exists() or str(name).count("/") != 1:
-        raise FnftgError(f"{folder} holds no model: give the folder of a model or of a run that has validated once.")
+        raise FnftgError(f"{folder} contains no model: give the folder of a model, or of a run that has a checkpoint.")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(str(name), ignore_patterns=["*.bin", "*.pt", "*.pkl"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise FnftgError(f"{name} is neither a folder nor could it be fetched from the hub: give a folder.") from error
+        raise FnftgError(f"{name} is not a folder and cannot be downloaded from the hub: give a folder.") from error
 
 
 def card(model: LinkPredictor, metrics: dict[str, Any]) -> str:
-    """The model card: what the model is, how good, how to use it."""
+    """Return the model card as Markdown: the system, how to load it, and its metrics."""
     name, text = title(model.system, model.config), model.config.text
     lines = [
         f"# {name} ({text.encoder}, {text.training})",
         "",
-        f"A model for inductive link prediction, made with fnftg. {name}: {system(model.system).description}.",
+        f"A model for inductive link prediction, trained with fnftg. {name}: {system(model.system).description}.",
         "",
         "```python",
         "import fnftg",
@@ -108,7 +155,3 @@ def card(model: LinkPredictor, metrics: dict[str, Any]) -> str:
             hits = ", ".join(f"Hits@{k} {found[f'hits@{k}']:.3f}" for k in (1, 3, 10))
             lines.append(f"- {split}: MRR {found['mrr']:.3f}, {hits}")
     return "\n".join(lines) + "\n"
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Relations as previous systems have them, one learned vector each, or as the paper has them, from their texts."""
+"""Relation vectors: learned, one per relation, as in earlier systems, or encoded from texts, as in the paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ RelationsFrom = Literal["table", "text"]
 
 
 class RelationEmbedding(nn.Module):
-    """Vectors of relations; for a table the number of relations of the training graph is what it will ever know."""
+    """Relation vectors from a learned table or from the relations' texts.
+
+    Args:
+        source: table or text. A table covers only the relations of the training graph.
+        count: number of relations of the training graph.
+        width: size of the vectors.
+        system: name of the system, for error messages.
+    """
 
     def __init__(self, source: RelationsFrom, count: int, width: int, system: str):
         super().__init__()
@@ -26,14 +33,14 @@ class RelationEmbedding(nn.Module):
             nn.init.xavier_uniform_(self.table.weight)
 
     def forward(self, read: Reader, texts: GraphTexts, labels: Int32Array) -> Tensor:
-        """(n, d): the same for a label r and its inverse R + r."""
+        """Return the relation vector of each label: (n, d). A label r and its inverse R + r have the same vector."""
         relations = labels % texts.relations
         if self.table is None:
             return label_vectors(read, texts, relations)
         if len(relations) and int(np.max(relations)) >= self.count:
             raise FnftgError(
-                f"This {self.system} knows only the {self.count} relations that it was trained on: for others train it "
-                "with --model.relations text."
+                f"This {self.system} model has vectors only for the {self.count} relations of its training graph: for "
+                "new relations, train it with --model.relations text."
             )
         found: Tensor = self.table(to_index(relations, self.table.weight.device))
         return found

@@ -1,7 +1,7 @@
-"""Scores f(h, r, t) as a comparison of two vectors: the query's point, which knows the relation, and the candidate's.
+"""Score functions f(h, r, t) as a similarity of two vectors: the query embedding and the candidate embedding.
 
-A tail query (h, r, ·) has the point of h and r, a head query (·, r, t) that of t and r; every candidate is then
-compared with the point alone, so that all candidates are embedded once.
+The query embedding combines h and r for a tail query (h, r, ·), and t and r for a head query (·, r, t). Candidate
+embeddings do not depend on the relation, so each candidate is embedded once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCORES: tuple[ScoreName, ...] = ("transe", "distmult", "complex", "simple")
 
 
 def compose_queries(score: ScoreName, entity: Tensor, relation: Tensor, inverse: Tensor) -> Tensor:
-    """The point of each query: entity (n, d), relation (n, d), inverse (n,) true for head queries → (n, d)."""
+    """Combine entity and relation vectors (n, d) into query embeddings (n, d); `inverse` (n,) marks head queries."""
     head_query = inverse[:, None]
     if score == "transe":  # -‖h + r − t‖₁: h + r is compared with t, and t − r with h
         return entity + torch.where(head_query, -relation, relation)
@@ -34,7 +34,7 @@ def compose_queries(score: ScoreName, entity: Tensor, relation: Tensor, inverse:
 
 
 def similarity(score: ScoreName | Literal["cosine"], query_embeddings: Tensor, candidates: Tensor) -> Tensor:
-    """Points (q, d) against candidates (n, d): (q, n), the higher the likelier."""
+    """Score query embeddings (q, d) against candidates (n, d): (q, n), higher is more likely."""
     if score == "transe":
         return -l1_distances(query_embeddings, candidates)
     return query_embeddings @ candidates.T

@@ -1,6 +1,6 @@
-"""SimKGC (Wang et al., 2022): an encoder for queries, another for candidates, and as many negatives as can be had.
+"""SimKGC (Wang et al., 2022): one encoder for queries, one for candidates, and contrastive learning.
 
-Its negatives are the other entities of the batch, the query's own entity, and the candidates of earlier batches.
+The negatives are the other entities of the batch, the query's own entity, and the candidates of earlier batches.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 @dataclass(frozen=True)
 class SimKGCConfig:
-    """SimKGC: relations are always read as texts; published with the loss infonce of temperature 0.05.
+    """SimKGC; relations are always encoded from their texts.
+
+    The published system uses training.loss.name infonce with temperature 0.05.
 
     Args:
-        text: the encoder that both sides start from, each with a projection of its own; text.query text, as published,
-            reads [h‖r] as one text, vector joins two; published with pooling mean.
-        margin: what is taken off the cosine of the true answer in training.
-        pre_batch: how many candidates of earlier batches stay as negatives.
-        pre_batch_weight: of their scores.
-        self_negatives: the query's own entity is a negative.
-        both_ways: queries are told apart for each answer too, not only answers for each query.
+        text: the encoder that both sides start from, each with its own projection. text.query text (as published)
+            encodes [h‖r] as one text, vector combines two vectors. text.pooling is mean as published.
+        margin: margin subtracted from the cosine of the true answer in training.
+        pre_batch: number of candidates of earlier batches kept as negatives.
+        pre_batch_weight: factor of the scores of these candidates.
+        self_negatives: use the query's own entity as a negative.
+        both_ways: also rank the queries for each answer, not only the answers for each query.
     """
 
     text: TextConfig = field(default_factory=lambda: TextConfig(pooling="mean"))
@@ -48,10 +50,12 @@ class SimKGCConfig:
     def __post_init__(self) -> None:
         needs_ego_graphs(self.text)
         if self.pre_batch < 0 or self.pre_batch_weight < 0 or self.margin < 0:
-            raise FnftgError("SimKGC's margin, pre_batch and pre_batch_weight must not be negative.")
+            raise FnftgError("model.margin, model.pre_batch and model.pre_batch_weight must not be negative.")
 
 
 class SimKGC(LinkPredictor):
+    """The SimKGC model."""
+
     system = "simkgc"
     queue: Tensor
     queued: Tensor
@@ -66,9 +70,9 @@ class SimKGC(LinkPredictor):
         self.query = TextProjection(config.text, other)
         self.width = self.tt.width
         self.join = Join(self.width) if config.text.query == "vector" else None
-        self.register_buffer("queue", torch.zeros(config.pre_batch, self.width))  # the latest candidates come first
-        self.register_buffer("queued", torch.full((config.pre_batch,), -1))  # their entities; -1: none yet
-        self._queue_ids: Int32Array | None = np.zeros(0, np.int32)  # the same in main memory; None: not read yet
+        self.register_buffer("queue", torch.zeros(config.pre_batch, self.width))  # latest candidates first
+        self.register_buffer("queued", torch.full((config.pre_batch,), -1))  # their entities; -1 if empty
+        self._queue_ids: Int32Array | None = np.zeros(0, np.int32)  # copy in main memory; None if not read yet
 
     @property
     def reads_query_texts(self) -> bool:
@@ -82,7 +86,7 @@ class SimKGC(LinkPredictor):
         labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Vectors of length 1: of candidates by one encoder, of queries by the other."""
+        """Embed candidates with one encoder and queries with the other, scaled to length 1."""
         vectors = functional.normalize(entity_vectors(self.tt, texts, centres), dim=-1) if candidates else None
         if labels is None:
             return vectors, None
@@ -91,7 +95,7 @@ class SimKGC(LinkPredictor):
         return vectors, functional.normalize(asked, dim=-1)
 
     def similarity(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
-        """Cosines."""
+        """Return the cosine similarity of each pair."""
         return query_embeddings @ candidates.T
 
     def queue_ids(self) -> Int32Array:
@@ -105,7 +109,7 @@ class SimKGC(LinkPredictor):
         self._queue_ids = None
 
     def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
-        """InfoNCE with an additive margin over the batch and the queue, which then takes in the batch's candidates."""
+        """Return InfoNCE with an additive margin over the batch and the queue, then add the batch to the queue."""
         queue = self.queue[: len(self.queue_ids())]  # (k, d)
         scores = self.similarity(compared.query_embeddings, compared.candidates).float()  # (q, n)
         scores = scores.scatter_add(
@@ -121,7 +125,7 @@ class SimKGC(LinkPredictor):
             negatives = torch.cat([negatives[:, : own.shape[1]] & ~own, negatives[:, own.shape[1] :]], dim=1)
         loss: Tensor = ranking(torch.cat([scores, older], dim=1), compared.answers, negatives)
         if self.config.both_ways:
-            told_apart = negatives[:, compared.answers].T  # (answers, queries): whether the two are no triple
+            told_apart = negatives[:, compared.answers].T  # (answers, queries): true if the two are not a known triple
             logits = scores[:, compared.answers].T * ranking.log_scale.exp()
             loss = loss + info_nce(logits, torch.arange(len(scores), device=scores.device), told_apart)
         if self.training:
@@ -129,7 +133,7 @@ class SimKGC(LinkPredictor):
         return loss
 
     def keep(self, candidates: Tensor, entities: Int32Array) -> None:
-        """The batch's candidates come first in the queue, whose last ones leave."""
+        """Put the batch's candidates at the front of the queue and drop the oldest."""
         size, now = self.config.pre_batch, to_index(entities, self.queued.device)
         self._queue_ids = np.concatenate([entities, self.queue_ids()])[:size]
         self.queue = torch.cat([candidates.to(self.queue.dtype), self.queue])[:size]

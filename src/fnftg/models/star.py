@@ -1,7 +1,7 @@
-"""StAR (Wang et al., 2021): [h‖r] and t through one encoder; a classifier of the pair and their distance, both learned.
+"""StAR (Wang et al., 2021): encodes [h‖r] and t, and learns a classifier of the pair and their distance.
 
-The classifier is linear in [u; v; u − v; u × v], as published. So its logit is one inner product of the query's vector
-with the candidate's, and ranking needs no pass over pairs.
+The classifier is linear in [u; v; u − v; u × v], as published. Therefore its logit is an inner product of a query
+vector and a candidate vector, and ranking does not need one pass per pair.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 @dataclass(frozen=True)
 class StARConfig:
-    """StAR: relations are always read as texts.
+    """StAR; relations are always encoded from their texts.
 
     Args:
-        text: the encoder of both sides; text.query text, as published, reads [h‖r] as one text, vector joins two.
-        classifier_weight: of the classifier's loss beside the distance's, which is training.loss.
-        rank_by: classifier or distance, by which candidates are ranked; both are learned.
+        text: the encoder; text.query text (as published) encodes [h‖r] as one text, vector combines two vectors.
+        classifier_weight: weight of the classifier's loss relative to the distance's loss, training.loss.
+        rank_by: rank candidates by the classifier or by distance; both are trained.
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -40,12 +40,14 @@ class StARConfig:
     def __post_init__(self) -> None:
         needs_ego_graphs(self.text)
         if self.rank_by not in ("classifier", "distance"):
-            raise FnftgError(f"StAR ranks by its classifier or by distance, not by {self.rank_by!r}.")
+            raise FnftgError(f"model.rank_by is {self.rank_by!r}: it must be classifier or distance.")
         if self.classifier_weight <= 0:
-            raise FnftgError(f"StAR learns its classifier: classifier_weight {self.classifier_weight} must be above 0.")
+            raise FnftgError(f"model.classifier_weight is {self.classifier_weight}: it must be above 0.")
 
 
 class StAR(LinkPredictor):
+    """The StAR model."""
+
     system = "star"
 
     def __init__(self, config: StARConfig, encoder: Encoder, relations: int):
@@ -69,7 +71,7 @@ class StAR(LinkPredictor):
         labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """u of the queries [h‖r] and [t‖r⁻¹], v of the candidates."""
+        """Return v of the candidates and u of the queries [h‖r] and [t‖r⁻¹]."""
         v = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else None
         u = None if labels is None else conditioned(self.tt, self.join, texts, centres, labels, v)
         return v if candidates else None, u
@@ -80,7 +82,7 @@ class StAR(LinkPredictor):
         return self.logits(query_embeddings, candidates)
 
     def logits(self, query_embeddings: Tensor, candidates: Tensor) -> Tensor:
-        """The classifier's logit of every pair: w · [u; v; u − v; u × v] + b."""
+        """Return the classifier's logit of every pair: w · [u; v; u − v; u × v] + b."""
         of_u, of_v, of_difference, of_product = self.classifier.weight[0].to(query_embeddings.dtype).chunk(4)
         own: Tensor = query_embeddings @ (of_u + of_difference) + self.classifier.bias.to(
             query_embeddings.dtype
@@ -89,7 +91,7 @@ class StAR(LinkPredictor):
         return of_pairs + own[:, None]
 
     def loss(self, compared: ScoredBatch, ranking: RankingLoss) -> Tensor:
-        """Spatial: the ranking loss of minus the distances; deterministic: is each pair a true triple?"""
+        """Return the ranking loss of the negative distances plus the weighted loss of the classifier."""
         u, v = compared.query_embeddings, compared.candidates
         classified = nll_loss(self.logits(u, v).float(), compared.answers, compared.negatives)
         distances = torch.cdist(u.float(), v.float())

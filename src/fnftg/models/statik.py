@@ -1,6 +1,7 @@
 """StATIK (Markowitz et al., 2022): the encoder's output for a text plus messages from its neighbours, then TransE.
 
-Messages are made of frozen features: of the neighbours, of the centre itself and of the relations between them.
+Messages are computed from cached features of the neighbours, the centre and the relations, without gradients through
+the encoder.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 @dataclass(frozen=True)
 class StATIKConfig:
-    """StATIK; as published with text.training finetune-centre, text.query text and features that are never refreshed.
+    """StATIK: the encoded text plus messages from neighbours.
+
+    The published system uses text.training finetune-centre, text.query text and features that are never refreshed.
 
     Args:
-        text: the encoder; centre trains it on queries and candidates, frozen not at all; the neighbours' features
-            are not trained, but with centre refreshed as training.refresh_every says.
+        text: the encoder. text.training finetune-centre trains it on the texts of queries and candidates and refreshes
+            the neighbours' features every training.refresh_every epochs; frozen does not train it.
         ego: the ego-graphs.
-        layers: of message passing.
-        dropout: of the features that messages start from, and after each layer.
-        relations: table, one learned vector for each relation of the training graph, or text, from their descriptions.
+        layers: number of message-passing layers.
+        dropout: dropout of the input features and after each layer.
+        relations: table learns one vector per relation of the training graph; text encodes the relation's text.
     """
 
     text: TextConfig = field(default_factory=TextConfig)
@@ -47,12 +50,14 @@ class StATIKConfig:
     def __post_init__(self) -> None:
         check_choices("transe", self.relations)
         if self.text.training == "finetune":
-            raise FnftgError("StATIK's neighbours have frozen features: set text.training finetune-centre or frozen.")
+            raise FnftgError("StATIK caches its neighbours' features: set text.training to finetune-centre or frozen.")
         if self.layers < 1 or not 0 <= self.dropout < 1:
-            raise FnftgError("StATIK needs at least one layer and dropout in [0, 1).")
+            raise FnftgError("StATIK needs model.layers ≥ 1 and model.dropout in [0, 1).")
 
 
 class StATIK(LinkPredictor):
+    """The StATIK model."""
+
     system = "statik"
 
     def __init__(self, config: StATIKConfig, encoder: Encoder, relations: int):
@@ -66,7 +71,7 @@ class StATIK(LinkPredictor):
         self.entity_norm, self.relation_norm = nn.LayerNorm(d), nn.LayerNorm(d)
         self.direction = nn.Embedding(2, d)
         self.layers = nn.ModuleList(MessagePassing(d, config.dropout) for _ in range(config.layers))
-        self.updates = nn.ModuleList(EdgeUpdate(d) for _ in range(config.layers - 1))  # after the last none is read
+        self.updates = nn.ModuleList(EdgeUpdate(d) for _ in range(config.layers - 1))  # not needed after the last layer
         self.text_norm, self.graph_norm = nn.LayerNorm(d), nn.LayerNorm(d)
         self.dropout = nn.Dropout(config.dropout)
         self.relation = RelationEmbedding(config.relations, relations, d, self.system)
@@ -83,7 +88,7 @@ class StATIK(LinkPredictor):
         labels: Int32Array | None = None,
         candidates: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """A centre as a candidate and as a query has the same neighbours and so the same messages."""
+        """Embed candidates and queries; both use the same messages, as a centre has the same neighbours in both."""
         graph = self.graph_norm(self.messages(texts, centres, egos))  # (n, d)
         own = entity_vectors(self.tt, texts, centres) if candidates or self.join is not None else None
         query_embeddings = None
@@ -98,7 +103,7 @@ class StATIK(LinkPredictor):
         return similarity("transe", query_embeddings, candidates)
 
     def messages(self, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs) -> Tensor:
-        """The centres after all layers: (n, d)."""
+        """Return the centres after all message-passing layers: (n, d)."""
         distinct, place = np.unique(np.concatenate([centres, egos.neighbours]), return_inverse=True)
         features = self.tt.features(texts, text_rows(distinct), cached=True)  # (m, hidden)
         device = features.device
@@ -123,11 +128,11 @@ class StATIK(LinkPredictor):
 
 @dataclass(frozen=True)
 class DirectedEdges:
-    """The edges of ego-graphs that have one direction."""
+    """The incoming or the outgoing edges of ego-graphs."""
 
-    edges: Tensor  # (k,): their numbers among all edges
-    centres: Tensor  # (k,): their centres
-    degrees: Tensor  # (n,): how many each centre has
+    edges: Tensor  # (k,): indices into all edges
+    centres: Tensor  # (k,): the centre of each edge
+    degrees: Tensor  # (n,): number of these edges per centre
 
     @classmethod
     def of(cls, chosen: BoolArray, centre_of_edge: Int64Array, count: int, device: torch.device) -> DirectedEdges:
@@ -138,9 +143,11 @@ class DirectedEdges:
 
 @dataclass(frozen=True)
 class EdgeDirections:
+    """The edges of ego-graphs by direction."""
+
     incoming: DirectedEdges  # the neighbour is the head, the centre the tail
     outgoing: DirectedEdges
-    degrees: Tensor  # (n,): of both together, but at least 1
+    degrees: Tensor  # (n,): number of edges of both directions, at least 1
 
     @classmethod
     def of(cls, egos: EgoGraphs, incoming: BoolArray, device: torch.device) -> EdgeDirections:
@@ -154,10 +161,10 @@ class EdgeDirections:
 
 
 class MessagePassing(nn.Module):
-    """Messages along edges and against them, each direction with a transform of its own; their mean is taken in.
+    """A message-passing layer with one linear transform per edge direction; a node receives the mean of its messages.
 
-    A message is linear in [x; e; x + e; x × e], of its sender x and its edge e. So those to a centre are added up
-    before they are transformed, and what depends on a sender or an edge alone is transformed once for all messages.
+    A message is linear in [x; e; x + e; x × e], where x is the sender and e the edge. Therefore the inputs of a
+    centre's messages are summed before the transform, and terms of a sender or an edge alone are computed only once.
     """
 
     def __init__(self, width: int, dropout: float):
@@ -174,8 +181,16 @@ class MessagePassing(nn.Module):
         directions: EdgeDirections,
         last: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """centres (n, d), neighbours (edges, d), vectors of edges (m, d) and which of them an edge has → both kinds of
-        nodes after the messages have come; the neighbours of the last layer are not read."""
+        """Update centres and neighbours.
+
+        Args:
+            centres: (n, d).
+            neighbours: (edges, d).
+            edges: distinct edge vectors, (m, d).
+            of_edge: row in `edges` of each edge, (edges,).
+            directions: the edges by direction.
+            last: whether this is the last layer, whose neighbours are not needed and stay unchanged.
+        """
         means = torch.zeros_like(centres)
         sent = torch.zeros_like(neighbours)
         for transform, some in ((self.along, directions.incoming), (self.against, directions.outgoing)):
@@ -201,7 +216,7 @@ class MessagePassing(nn.Module):
 
 
 class EdgeUpdate(nn.Module):
-    """An edge learns what its two ends have become: LN(σ([h; e; t] W) + e)."""
+    """Updates the vector of an edge from its two ends: LN(σ([h; e; t] W) + e)."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -210,7 +225,7 @@ class EdgeUpdate(nn.Module):
     def forward(
         self, centres: Tensor, neighbours: Tensor, edges: Tensor, of_edge: Tensor, directions: EdgeDirections
     ) -> Tensor:
-        """As for messages; each edge has a vector of its own from here on: (edges, d)."""
+        """Return one vector per edge, (edges, d); the arguments are those of `MessagePassing.forward`."""
         of_head, of_edges, of_tail = self.transform.weight.chunk(3, dim=1)
         update = (edges @ of_edges.T)[of_edge] + self.transform.bias
         ends_of = (directions.incoming, of_head, of_tail), (directions.outgoing, of_tail, of_head)

@@ -1,4 +1,4 @@
-"""The systems by name."""
+"""Registry of the systems."""
 
 from __future__ import annotations
 
@@ -21,37 +21,40 @@ SystemConfig = FnFConfig | BOWConfig | DKRLConfig | BLPConfig | KEPLERConfig | S
 
 
 class System(NamedTuple):
-    title: str  # as in the paper's tables
+    """A system: its classes and how to describe it."""
+
+    title: str  # name in the paper's tables
     model: type[LinkPredictor]
     config: type[Any]
     description: str
 
     def make(self, config: Any, encoder: Encoder, relations: int) -> LinkPredictor:
-        """The model, untrained; `relations` is the number of relations of the graph that it will be trained on."""
+        """Create an untrained model; `relations` is the number of relations of the training graph."""
         made: Any = self.model
         model: LinkPredictor = made(config, encoder, relations)
         return model
 
 
 SYSTEMS: dict[str, System] = {
-    "fnf": System("FnF-TG", FnF, FnFConfig, "texts and ego-graphs of the paper; FnF-T without ego-graphs"),
-    "ensemble": System("FnF-TG ensemble", Ensemble, EnsembleConfig, "several FnF-TG side by side, beyond the paper"),
+    "fnf": System("FnF-TG", FnF, FnFConfig, "the paper's model of texts and ego-graphs"),
+    "ensemble": System("FnF-TG ensemble", Ensemble, EnsembleConfig, "the mean score of several FnF-TG models"),
     "bow": System("BOW", BOW, BOWConfig, "the mean of a description's word embeddings"),
     "dkrl": System("DKRL", DKRL, DKRLConfig, "a convolutional network over a description's words"),
-    "blp": System("BLP", BLP, BLPConfig, "the encoder's output for a description, projected"),
-    "kepler": System("KEPLER", KEPLER, KEPLERConfig, "links and masked words, learned by one encoder"),
-    "star": System("StAR", StAR, StARConfig, "a classifier of pairs of texts, and their distance"),
-    "statik": System("StATIK", StATIK, StATIKConfig, "a text plus messages from frozen neighbours"),
-    "simkgc": System("SimKGC", SimKGC, SimKGCConfig, "two encoders, told apart by many negatives"),
+    "blp": System("BLP", BLP, BLPConfig, "a linear projection of the encoded description"),
+    "kepler": System("KEPLER", KEPLER, KEPLERConfig, "an encoder trained on links and on masked words"),
+    "star": System("StAR", StAR, StARConfig, "a classifier of pairs of texts and their distance"),
+    "statik": System("StATIK", StATIK, StATIKConfig, "the encoded text plus messages from cached neighbours"),
+    "simkgc": System("SimKGC", SimKGC, SimKGCConfig, "two encoders trained contrastively with many negatives"),
 }
 
 
 def system(name: str) -> System:
+    """Look up a system by name; raise FnftgError if there is none."""
     if name not in SYSTEMS:
         raise FnftgError(f"There is no system {name!r}: choose one of {', '.join(SYSTEMS)}.")
     return SYSTEMS[name]
 
 
 def title(name: str, config: Any) -> str:
-    """The name of a configured system as in the paper's tables."""
+    """Return the name of a configured system in the paper's tables."""
     return "FnF-T" if isinstance(config, FnFConfig) and not config.ego_graphs else system(name).title

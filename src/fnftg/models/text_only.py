@@ -1,4 +1,4 @@
-"""What BOW, DKRL, BLP and KEPLER have in common: an entity is the vector of its text, and relations move it."""
+"""Base class of BOW, DKRL, BLP and KEPLER, which embed an entity by its text alone."""
 
 from __future__ import annotations
 
@@ -17,19 +17,27 @@ from fnftg.text.text_transformer import GraphTexts
 
 
 class TextOnly(LinkPredictor):
-    """A system that gives `encode` is a whole one."""
+    """A system without ego-graphs; subclasses implement `encode`.
+
+    Args:
+        width: size of the vectors.
+        relations: number of relations of the training graph.
+        source: whether relation vectors come from a table or from texts.
+        score: the score function.
+        normalise: scale entity vectors to length 1; if None, only for transe.
+    """
 
     def __init__(self, width: int, relations: int, source: RelationsFrom, score: ScoreName, normalise: bool | None):
         super().__init__()
         if score in ("complex", "simple") and width % 2:
-            raise FnftgError(f"The score {score} needs an even width, not {width}.")
+            raise FnftgError(f"The score {score} needs an even width, not {width}: change model.text.width.")
         self.width, self.relations, self.score = width, relations, score
         self.normalise = score == "transe" if normalise is None else normalise  # as published
         self.ego, self.by_distance = NO_EGO_GRAPHS, score == "transe"
         self.relation = RelationEmbedding(source, relations, width, self.system)
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:
-        """Vectors of texts, of entities and of relations, before any normalisation: rows (n,) → (n, d)."""
+        """Return the vectors of the texts of entities or relations, rows (n,), before normalisation: (n, d)."""
         raise NotImplementedError
 
     def forward(
@@ -55,7 +63,8 @@ class TextOnly(LinkPredictor):
 
 
 def check_choices(score: str, relations: str) -> None:
+    """Raise FnftgError if a config names an unknown score or source of relation vectors."""
     if score not in SCORES:
         raise FnftgError(f"There is no score {score!r}: choose one of {', '.join(SCORES)}.")
     if relations not in ("table", "text"):
-        raise FnftgError(f"Relations come from a table or from their text, not from {relations!r}.")
+        raise FnftgError(f"model.relations is {relations!r}: it must be table or text.")

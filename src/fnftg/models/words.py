@@ -1,4 +1,4 @@
-"""Word embeddings, as BOW and DKRL have them instead of an encoder's outputs."""
+"""Word embeddings for BOW and DKRL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fnftg.text.text_transformer import GraphTexts
 
 
 class WordEmbeddings(nn.Module):
-    """The encoder's table of input embeddings; of each text the words that say something."""
+    """The input embeddings of an encoder, and the content words of each text."""
 
     frozen: Tensor
 
@@ -28,7 +28,7 @@ class WordEmbeddings(nn.Module):
         self.encoder = encoder
         table = encoder.model.get_input_embeddings()  # type: ignore[operator]
         if not isinstance(table, nn.Embedding):
-            raise FnftgError(f"The encoder {encoder.name} has no table of word embeddings: choose another.")
+            raise FnftgError(f"The encoder {encoder.name} has no word embeddings: choose another encoder.")
         encoder.model.requires_grad_(False)
         self.table = table.requires_grad_(True) if config.training == "finetune" else None
         self.register_buffer("frozen", table.weight if self.table is None else None, persistent=False)
@@ -36,11 +36,11 @@ class WordEmbeddings(nn.Module):
 
     @property
     def vectors(self) -> Tensor:
-        """(vocabulary, width)"""
+        """The word embeddings: (vocabulary, width)."""
         return self.frozen if self.table is None else self.table.weight
 
     def words(self, texts: GraphTexts, rows: Tensor) -> tuple[Int64Array, Int64Array]:
-        """The tokens of the content words, one text after the other, and how many each text has (n,)."""
+        """Return the tokens of the content words of all texts, concatenated, and their number per text (n,)."""
         ragged, numbers = texts.tokens.ragged, rows.cpu().numpy()
         lengths = ragged.lengths(numbers)
         tokens = ragged.flat(numbers, lengths)
@@ -49,5 +49,5 @@ class WordEmbeddings(nn.Module):
         return tokens[kept].astype(np.int64), counts.astype(np.int64)
 
     def texts(self, graph: KnowledgeGraph, cache: Path | None) -> GraphTexts:
-        """The texts as tokens; no features of the whole encoder are needed."""
+        """Tokenise the texts of a graph; the encoder's features are not needed."""
         return GraphTexts.of(graph, self.encoder, replace(self.config, training="finetune"), cache)

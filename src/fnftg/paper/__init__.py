@@ -1,1 +1,1 @@
-"""The paper's tables and its figure, run again: what each row trains, the runner, the tables and the plots."""
+"""Reproduction of the paper's tables and figure: experiments, runner, tables and plots."""

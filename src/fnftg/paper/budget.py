@@ -1,4 +1,4 @@
-"""A budget of minutes for a whole table: how many epochs each cell may have, and a stop that comes in time."""
+"""A time budget for a whole table: it limits the epochs of each cell and stops the command in time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import Any
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.training.run_config import RunConfig
 
-STEPS = 6  # timed at most; the first one, which compiles, does not count
-SAMPLES = (16, 144)  # test triples that are ranked, to tell what each costs from what the candidates cost
-QUICK = 5.0  # seconds of a set-up that found everything in the cache
-CAUTION = 0.85  # of the time is planned for, since a machine is not equally fast all the time
+STEPS = 6  # steps timed at most; the first one compiles and does not count
+SAMPLES = (16, 144)  # test triples to rank; two sizes separate the cost per triple from the cost of the candidates
+QUICK = 5.0  # seconds; a faster set-up found everything in the cache
+CAUTION = 0.85  # share of the time that is planned for, since the speed of a machine varies
 
 
 class OutOfTime(BaseException):
-    """The budget is used up. Like a KeyboardInterrupt it is nobody's error, so nobody handles it on the way."""
+    """The budget is used up. Like KeyboardInterrupt, this is not an error and must not be caught on the way."""
 
 
 class Budget:
-    """The time that is left of a command's budget, less what writing the tables and drawing will need."""
+    """The remaining time of a command's budget, minus the time to write tables and figures."""
 
     def __init__(self, minutes: float | None, started: float):
         seconds = math.inf if minutes is None else 60 * minutes
@@ -40,7 +40,7 @@ class Budget:
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Raises OutOfTime in the block when the budget ends, whatever it is doing."""
+        """Raise OutOfTime in the block as soon as the budget ends."""
         if not self.limited or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -51,7 +51,7 @@ class Budget:
             raise OutOfTime
 
         before = signal.signal(signal.SIGALRM, end)
-        signal.setitimer(signal.ITIMER_REAL, self.left(), 10.0)  # again, should the first one be lost in a destructor
+        signal.setitimer(signal.ITIMER_REAL, self.left(), 10.0)  # repeat in case the first signal is lost
         try:
             yield
         finally:
@@ -61,16 +61,16 @@ class Budget:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a cell costs, in seconds."""
+    """The cost of a cell in seconds."""
 
-    first_set_up: float  # with the encoder's work, which the cache keeps
+    first_set_up: float  # includes encoding the texts, which is cached afterwards
     set_up: float
     step: float
-    candidates: float  # of each evaluation
-    triple: float  # of each triple that is ranked
+    candidates: float  # per evaluation
+    triple: float  # per ranked triple
 
     def whole(self, graph: KnowledgeGraph, config: RunConfig, epochs: int, evaluations: int) -> float:
-        """Of a run with so many epochs, validations and final evaluations included."""
+        """Return the seconds of a run with this many epochs, including validation and final evaluation."""
         training = config.training
         steps = len(graph.triples("train")) // training.batch_size
         val, test = len(graph.triples("val")), len(graph.triples("test"))
@@ -81,13 +81,13 @@ class Timing:
 
 
 class EnoughError(Exception):
-    """Ends a run that was only timed."""
+    """Ends a run that is only timed."""
 
 
 def timing(graph: KnowledgeGraph, config: RunConfig, cache: Path, limit: float) -> Timing:
-    """Times the set-up, a few steps (some `limit` / 2 seconds) and two small evaluations of a run that is thrown away.
+    """Time the set-up, a few steps (about `limit` / 2 seconds) and two small evaluations of a run, and discard it.
 
-    What the set-up computes for good (tokens, features of frozen texts) stays in the cache and is not counted.
+    Tokens and features of frozen texts stay in the cache, so their computation is not counted.
     """
     from fnftg.training.loop import Run
 
@@ -111,7 +111,7 @@ def timing(graph: KnowledgeGraph, config: RunConfig, cache: Path, limit: float) 
     step = steps[len(steps) // 2] if steps else ends[0] - started
     small, large = (min(sample, len(graph.triples("test"))) for sample in SAMPLES)
     few = seconds_of(lambda: rank(run, graph, small))
-    if few < limit / 10:  # the first one may have compiled
+    if few < limit / 10:  # the first one may include compilation
         few = seconds_of(lambda: rank(run, graph, small))
     many = seconds_of(lambda: rank(run, graph, large)) if large > small else few
     triple = max(many - few, 0.0) / max(large - small, 1)
@@ -132,10 +132,15 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def share_of_epochs(costs: Sequence[Callable[[float], float]], most: int, seconds: float) -> float:
-    """The largest share of their epochs that all runs can have within some seconds, so that rows compare as equals.
+    """Return the largest share of their epochs that all runs can have within the time.
 
-    `costs` tells the seconds of each run for a share, `most` is the largest number of epochs; where not even the least
-    share fits, it is that: as many runs as have room will have one epoch.
+    All rows get the same share, so that they are comparable. If not even the smallest share fits, it is returned, and
+    as many runs as possible have one epoch.
+
+    Args:
+        costs: functions from a share to the seconds of each run.
+        most: the largest number of epochs.
+        seconds: the available time.
     """
     shares = (epochs / most for epochs in range(most, 0, -1))
     return next((share for share in shares if sum(cost(share) for cost in costs) <= seconds), 1 / most)

@@ -1,4 +1,4 @@
-"""The table of the datasets' statistics, ours beside the paper's."""
+"""The table of dataset statistics, with the paper's figures for comparison."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fnftg.paper import published_results as paper
 from fnftg.paper.result_tables import Entry, Label, Number, Sheet
 from fnftg.paper.runner import DONE, Data
 
-SUMMARY = "Statistics of the datasets: relations, and of each split entities, triples and ego-graph sizes."
+SUMMARY = "Dataset statistics: relations, and the entities, triples and ego-graph sizes of each split."
 COLUMNS = tuple(paper.DATASETS[paper.WN18RR])  # relations, train.entities, …, test.ego_graph_std
 SPLITS = ("train", "val", "test")
 
 
 def counted(data: Data) -> dict[str, Any]:
-    """The figures of one dataset: ours (none where it is not here), the paper's, the difference."""
+    """Return the figures of one dataset: ours (if available), the paper's, and the difference."""
     ours: dict[str, float | None] = dict.fromkeys(COLUMNS)
     if data.graph is not None:
         found = statistics(data.graph)
@@ -30,7 +30,7 @@ def counted(data: Data) -> dict[str, Any]:
         figure = printed.get(column)
         difference = None if value is None or figure is None else round(value, digits(column)) - figure
         record[column] = {"ours": value, "paper": figure, "difference": difference}
-    status = DONE if data.graph is not None else f"not here: fnftg data get {data.name}"
+    status = DONE if data.graph is not None else f"not available: run fnftg data get {data.name}"
     return {"dataset": data.name, "status": status, "figures": record}
 
 
@@ -39,7 +39,7 @@ def digits(column: str) -> int:
 
 
 def sheet(records: list[dict[str, Any]]) -> Sheet:
-    """As the paper's: relations, and of each split entities, triples and ego-graph."""
+    """Lay out the table as in the paper: relations, then entities, triples and ego-graph sizes of each split."""
     columns = ["", "relations"]
     for split in SPLITS:
         columns += [f"{split}: entities", f"{split}: triples", f"{split}: ego-graph"]
@@ -58,8 +58,8 @@ def sheet(records: list[dict[str, Any]]) -> Sheet:
                     (f"{record['dataset']}{'' if record['status'] == DONE else ', ' + record['status']}", entries)
                 )
     note = (
-        "Entities of val and test: those that train lacks. Ego-graph: mean ± σ of an entity's outgoing edges among the "
-        "split's own triples. Differences are those of the printed digits."
+        "Entities of val and test are those not in train. Ego-graph: mean ± σ of an entity's outgoing edges among the "
+        "split's own triples. Differences are computed from the printed digits."
     )
     return Sheet("datasets", columns, rows, [note])
 

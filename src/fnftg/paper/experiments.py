@@ -1,4 +1,4 @@
-"""Each table of the paper as a list of rows, and each row as the fields of a training config."""
+"""The tables of the paper as rows, and each row as the fields of a training config."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ SYSTEMS = {
     "fnf-tg": "FnF-TG",
 }
 TEXT_ONLY, STRUCTURE_INFORMED = "Text-only models", "Structure-informed models"
-TEXT_ALONE: Fields = {"model": {"ego_graphs": False, "relation_conditioning": False}}  # makes FnF-T of FnF-TG
-TEST = "test"  # what a run is evaluated on, where a table has no more to say about it
+TEXT_ALONE: Fields = {"model": {"ego_graphs": False, "relation_conditioning": False}}  # turns FnF-TG into FnF-T
+TEST = "test"  # the default evaluation of a run
 DATASET_RECIPES = {paper.WN18RR: "wn18rr", paper.FB15K237: "fb15k237", paper.WIKIDATA5M: "wikidata5m"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table.
+    """A row of a table.
 
     Args:
-        key: names it in folders and results and, with the BERT, among the paper's figures.
-        system: what is trained, one of SYSTEMS.
-        label: how people call it.
-        section: the part of the table that it stands in.
-        berts: the BERTs that the paper has for it, largest first; those of the table where none are named.
-        fields: of the config, upon the system's own.
-        fir: trained without the rarest relations.
-        extra: in no table of the paper, so only run when asked for.
-        quoted: a published figure that stands there to compare with: nothing is run.
-        latex: the label in LaTeX, where it is more than its characters.
+        key: name in folders and results; with the BERT, also the key of the paper's figures.
+        system: the system to train, one of SYSTEMS.
+        label: the name in tables.
+        section: the part of the table.
+        berts: the BERTs that the paper uses for this row, largest first; by default those of the table.
+        fields: config fields that differ from the system's own.
+        fir: train without the rarest relations.
+        extra: not in a table of the paper, so only run on request.
+        quoted: a published figure for comparison, which is not run.
+        latex: the label in LaTeX, if it differs from the text.
     """
 
     key: str
@@ -64,24 +64,24 @@ class Row:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper: its rows, its datasets, and the figures that it prints."""
+    """A table of the paper: its rows, its datasets, and the published figures."""
 
     name: str
     summary: str
     datasets: tuple[str, ...]
     rows: tuple[Row, ...]
-    figures: Mapping[str, paper.Results]  # by what is evaluated
-    berts: Mapping[str, str] = field(default_factory=dict)  # of rows that name none, by dataset; else base
+    figures: Mapping[str, paper.Results]  # by evaluation
+    berts: Mapping[str, str] = field(default_factory=dict)  # for rows that name none, by dataset; default: base
     metrics: tuple[str, ...] = paper.METRICS
     seeds: tuple[int, ...] = (73, 21, 37, 3, 7)
-    own_texts: bool = False  # texts are encoded for this table alone, since the time it takes is part of the result
+    own_texts: bool = False  # encode the texts for this table only, since the time is part of the result
 
     def berts_of(self, row: Row, dataset: str | None) -> tuple[str, ...]:
-        """The BERTs that the paper has for a row; other datasets are treated as the table's first."""
+        """Return the BERTs of a row. Datasets that are not in the paper are treated like the table's first one."""
         return row.berts or (self.berts.get(dataset or self.datasets[0], "base"),)
 
     def printed(self, evaluation: str, dataset: str | None, row: Row, bert: str | None) -> paper.Figures:
-        """What the paper prints for a row on one of its datasets, nothing elsewhere."""
+        """Return the paper's figures for a row on one of its datasets, or an empty dict."""
         berts = self.berts_of(row, dataset)
         return self.figures[evaluation].get(dataset or "", {}).get(f"{row.key}-{bert or berts[0]}", {})
 
@@ -127,7 +127,7 @@ WIKIDATA = Experiment(
 
 
 def _ablation() -> tuple[Row, ...]:
-    """From FnF-TG downwards, each row without one thing more."""
+    """Return the rows of the ablation, each with one more component removed from FnF-TG."""
     steps: tuple[tuple[str, str, str, Fields], ...] = (
         ("fnf-tg", "FnF-TG", "", {}),
         ("relations", "− r_ij", r"$-$ $r_{ij}$", {"model": {"graph": {"relations": False}}}),
@@ -153,7 +153,7 @@ def _ablation() -> tuple[Row, ...]:
 
 
 def _controlled() -> tuple[Row, ...]:
-    """From BLP to FnF-T, each row with one thing more."""
+    """Return the rows from BLP to FnF-T, each with one more change."""
     steps: tuple[tuple[str, str, Fields], ...] = (
         (
             "blp",
@@ -229,16 +229,16 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True)
 class Reader:
-    """The text encoder of a row, and whether it is trained."""
+    """The text encoder of a row, and how it is trained."""
 
-    encoder: str  # as load_encoder takes it
+    encoder: str  # a name that load_encoder accepts
     training: str  # finetune, frozen or finetune-centre
-    bert: str | None = None  # its size, where it is one of the paper's BERTs, trained as in the paper
-    frugal: bool = False  # the run follows the frugal recipe of its system, not the paper's
+    bert: str | None = None  # its size, if it is one of the paper's BERTs, trained as in the paper
+    frugal: bool = False  # use the frugal recipe of the system instead of the paper's
 
     @property
     def label(self) -> str:
-        """What it is, so that no other encoder passes for the paper's."""
+        """A label that never mistakes another encoder for the paper's."""
         name = f"BERT-{self.encoder}" if self.encoder in SHORT_NAMES else self.encoder
         if self.encoder == "minilm":
             name = "all-MiniLM-L6-v2"
@@ -257,7 +257,7 @@ class Reader:
 def readers(
     row: Row, berts: tuple[str, ...], encoders: list[str], sizes: list[str], training: str | None
 ) -> list[Reader]:
-    """With which encoders a row is run: those asked for, else BERTs of the sizes asked for, else the paper's own."""
+    """Return the encoders of a row: the requested encoders, else BERTs of the requested sizes, else the paper's."""
     if encoders:
         asked = training or "frozen"
         return [Reader(name, text_training(row, asked), frugal=asked == "frozen") for name in encoders]
@@ -268,7 +268,10 @@ def readers(
 
 
 def text_training(row: Row, asked: str) -> str:
-    """KEPLER always trains its encoder, StATIK never on neighbours; without them finetune-centre is finetune."""
+    """Return how a row trains its encoder. KEPLER always trains it; StATIK never trains on neighbours.
+
+    Without neighbours, finetune-centre is the same as finetune.
+    """
     if row.system == "kepler":
         return "finetune"
     if row.system == "statik":
@@ -278,18 +281,18 @@ def text_training(row: Row, asked: str) -> str:
 
 
 def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protocol: str) -> Fields:
-    """The fields of a run: the frugal recipe of its system or the paper's own, then the encoder's, then the row's."""
+    """Return the fields of a run: the frugal or the paper's recipe, then the encoder's fields, then the row's."""
     name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
     if reader.frugal:
         base = recipe_fields(f"frugal-{row.system.removeprefix('fnf-')}")
     else:
         dataset_recipe = DATASET_RECIPES.get(dataset or "", "wn18rr")
-        base = recipe_fields(f"{dataset_recipe}-{SIZES[0]}")  # of any size: the encoder is set below
+        base = recipe_fields(f"{dataset_recipe}-{SIZES[0]}")  # any size, since the encoder is set below
         known = {field.name for field in dataclasses.fields(system(name).config)}
         base = {**base, "system": name, "model": {key: base["model"][key] for key in base["model"] if key in known}}
     text = {"encoder": reader.encoder, "training": reader.training}
     if reader.encoder not in SHORT_NAMES:
-        text["pooling"] = "auto"  # sentence encoders are not read at [CLS]
+        text["pooling"] = "auto"  # sentence encoders do not use [CLS]
     chosen = {"model": {"text": text}, "training": {"seed": seed, "protocol": protocol}}
     return merge_fields(merge_fields(base, chosen), dict(row.fields))
 

@@ -1,4 +1,4 @@
-"""`fnftg paper list|run`."""
+"""`fnftg paper list|run`: reproduce the tables of the paper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def list_tables(parser: ArgumentParser, arguments: list[str]) -> None:
         print_json(tables)
         return
     rows = [(name, table["summary"], ", ".join(table["datasets"])) for name, table in tables.items()]
-    print_table("Tables of the paper", ["name", "what it is", "datasets"], rows, "fnftg paper run NAME makes one.")
+    print_table(
+        "Tables of the paper", ["name", "what it is", "datasets"], rows, "Run a table with fnftg paper run NAME."
+    )
 
 
 def run_table(parser: ArgumentParser, arguments: list[str]) -> None:
@@ -49,7 +51,7 @@ def run_table(parser: ArgumentParser, arguments: list[str]) -> None:
             build_dataset_table(chosen, folder) if chosen.name == "datasets" else build_table(chosen, folder, started)
         )
     except KeyboardInterrupt:
-        log(f"What is finished is in {folder}; the same command goes on from there.")
+        log(f"Finished runs are in {folder}; run the same command again to continue.")
         raise
     if chosen.json:
         print_json(results)
@@ -66,62 +68,70 @@ def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
     )
     parser.description = (
         f"{parser.description}\n\n"
-        "A folder gets one run for each cell, the results as JSON and CSV, the table in Markdown and LaTeX with mean\n"
-        "and σ over the seeds beside the paper's own figures, and a figure. The same command again goes on where it\n"
-        "was stopped; what is finished is not run again."
+        "Trains one run per cell, and writes the results as JSON and CSV, the table as Markdown and LaTeX (mean and σ\n"
+        "over the seeds, beside the paper's figures), and a plot. If the command is interrupted, run it again to\n"
+        "continue; finished runs are not repeated."
     )
-    parser.add_argument("name", metavar="NAME", help="as in fnftg paper list")
-    parser.add_argument("--dataset", metavar="GRAPHS", type=listed, help=f"{GRAPH_HELP}; several with commas between")
-    parser.add_argument("--sizes", metavar="SIZES", type=listed, default=[], help="of the paper's BERTs, as tiny,mini")
-    parser.add_argument("--systems", metavar="SYSTEMS", type=listed, default=[], help="as blp,fnf-t,fnf-tg")
+    parser.add_argument("name", metavar="NAME", help="a table of fnftg paper list")
+    parser.add_argument("--dataset", metavar="GRAPHS", type=listed, help=f"{GRAPH_HELP}; separate several with commas")
+    parser.add_argument(
+        "--sizes", metavar="SIZES", type=listed, default=[], help="sizes of the paper's BERTs, such as tiny,mini"
+    )
+    parser.add_argument(
+        "--systems", metavar="SYSTEMS", type=listed, default=[], help="systems to run, such as blp,fnf-t,fnf-tg"
+    )
     parser.add_argument(
         "--encoder",
         "--encoders",
         metavar="ENCODERS",
         type=listed,
         default=[],
-        help="instead of the paper's BERTs: minilm, a folder, a name on the hub, scratch:L-2_H-128_A-2",
+        help="encoders instead of the paper's BERTs: minilm, a folder, a model on the hub, scratch:L-2_H-128_A-2",
     )
     parser.add_argument(
         "--text-training",
         choices=["finetune", "frozen", "finetune-centre"],
-        help="whether the encoder is trained (default: finetune for the paper's BERTs, frozen with --encoder)",
+        help="how to train the encoder (default: finetune for the paper's BERTs, frozen with --encoder)",
     )
-    parser.add_argument("--seeds", metavar="SEEDS", type=listed, help="default: the paper's, 73,21,37,3,7")
     parser.add_argument(
-        "--protocol", default="cumulative", help="which edges are visible and which are hidden (default: %(default)s)"
+        "--seeds", metavar="SEEDS", type=listed, help="random seeds (default: the paper's, 73,21,37,3,7)"
+    )
+    parser.add_argument(
+        "--protocol", default="cumulative", help="which edges are visible and hidden (default: %(default)s)"
     )
     parser.add_argument(
         "--budget",
         metavar="MINUTES",
         type=float,
-        help="for the whole command: epochs are cut until every row fits, and further seeds are run as time allows",
+        help="time limit of the whole command: epochs are reduced to fit, and more seeds are run if there is time",
     )
     parser.add_argument(
         "--set",
         metavar="FIELD=VALUE",
         action="append",
         default=[],
-        help="a field of every run's config that has it, as training.batch_size=64 (see fnftg train --help)",
+        help="set a config field of every run that has it, such as training.batch_size=64 (see fnftg train --help)",
     )
-    parser.add_argument("--cross", action="store_true", help="FIR also lacks the relation that crosses 10 %% of train")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="default: paper-NAME")
+    parser.add_argument(
+        "--cross", action="store_true", help="FIR: also remove the relation that crosses the limit of 10 %% of train"
+    )
+    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="output folder (default: paper-NAME)")
     add_json(parser)
     chosen = parser.parse_args(arguments)
     chosen.seeds = None if chosen.seeds is None else [whole_number(seed) for seed in chosen.seeds]
     if chosen.budget is not None and not chosen.budget > 0:
-        raise FnftgError(f"--budget is {chosen.budget:g} minutes: it must be above 0.")
+        raise FnftgError(f"--budget is {chosen.budget:g} minutes: give a number above 0.")
     return chosen
 
 
 def listed(words: str) -> list[str]:
     found = [word.strip() for word in words.split(",") if word.strip()]
     if not found:
-        raise argparse.ArgumentTypeError("nothing is named")
+        raise argparse.ArgumentTypeError("the list is empty")
     return list(dict.fromkeys(found))
 
 
 def whole_number(word: str) -> int:
     if not word.isdecimal():
-        raise FnftgError(f"The seed {shortened(word)} is not a whole number: write --seeds 73,21.")
+        raise FnftgError(f"The seed {shortened(word)} is not a whole number: write for example --seeds 73,21.")
     return int(word)

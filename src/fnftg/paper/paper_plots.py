@@ -1,4 +1,4 @@
-"""The figures, as PNG and SVG: accuracy against training time, and bars for the tables."""
+"""Plots as PNG and SVG: accuracy against training time, and bar charts for the tables."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from fnftg.files import new_file
 from fnftg.paper.experiments import TEST, Experiment
 from fnftg.paper.result_tables import Line
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"  # told apart by the colour-blind too (Okabe and Ito)
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#767676"  # colour-blind safe (Okabe and Ito)
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "svg.hashsalt": "fnftg",  # the same file every time
+    "svg.hashsalt": "fnftg",  # reproducible output
     "svg.fonttype": "none",
 }
 
 
 def draw(experiment: Experiment, lines: Sequence[Line], folder: Path) -> list[Path]:
-    """Draws what is there; without matplotlib, or without results, it says so."""
+    """Draw the plot of the results so far; log a line if there is no result or no matplotlib."""
     done = [line for line in lines if line.seeds]
     if not done:
-        log("No figure was drawn: no cell has a result yet.")
+        log("No plot: there are no results yet.")
         return []
     try:
         import matplotlib
     except ImportError:
-        log("No figure was drawn: it needs matplotlib (pip install 'fnftg[plots]').")
+        log("No plot: install matplotlib with pip install 'fnftg[plots]'.")
         return []
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -50,7 +50,7 @@ def draw(experiment: Experiment, lines: Sequence[Line], folder: Path) -> list[Pa
 
 
 def latency(pyplot: Any, lines: Sequence[Line]) -> Any:
-    """For each dataset, MRR against training time by encoder, both relative to the encoder that takes longest."""
+    """Plot MRR against training time per dataset and encoder, both relative to the slowest encoder."""
     datasets = list(dict.fromkeys(line.dataset for line in lines))
     figure, panels = pyplot.subplots(
         len(datasets), 1, figsize=(6.4, 3.9 * len(datasets)), squeeze=False, layout="constrained"
@@ -100,8 +100,10 @@ def duration(seconds: float) -> str:
 
 
 def bars(pyplot: Any, experiment: Experiment, lines: Sequence[Line]) -> Any:
-    """MRR of each row with σ over its seeds, and the paper's figure where it has one; a panel for each dataset and
-    kind of evaluation."""
+    """Plot the MRR of each row with σ over its seeds, and the paper's figure if it has one.
+
+    Each dataset and evaluation has a panel.
+    """
     panels = list(dict.fromkeys((line.dataset, line.evaluation) for line in lines))
     most = max(sum((line.dataset, line.evaluation) == panel for line in lines) for panel in panels)
     height = 0.36 * most + 1.1

@@ -1,10 +1,10 @@
-"""The paper's own figures, as printed; each table says where it stands. Rows are named by system and BERT."""
+"""The paper's published figures, with the table that each comes from. Rows are named by system and BERT."""
 
 from __future__ import annotations
 
 WN18RR, FB15K237, WIKIDATA5M = "WN18RR_IND", "FB15k-237_IND", "Wikidata5M_IND"
 METRICS = ("mrr", "hits@1", "hits@3", "hits@10")
-IND, UNSEEN = "IND", "IND∖FIR"  # evaluated on: all test triples, and those of relations that FIR takes out of train
+IND, UNSEEN = "IND", "IND∖FIR"  # evaluations: all test triples, and those of relations that FIR removes from train
 
 Figures = dict[str, float]  # metric: value
 Results = dict[str, dict[str, Figures]]  # dataset: row: figures
@@ -14,7 +14,7 @@ def _figures(*values: float) -> Figures:
     return dict(zip(METRICS, values, strict=False))
 
 
-# Table "WN18RR_IND and FB15k-237_IND test set results" (tab:inductive). DKRL, BOW and BLP are quoted there from BLP,
+# Table "WN18RR_IND and FB15k-237_IND test set results" (tab:inductive). The paper quotes DKRL, BOW and BLP from BLP,
 # StAR and StATIK from StATIK.
 
 INDUCTIVE: Results = {
@@ -54,8 +54,8 @@ INDUCTIVE: Results = {
     },
 }
 
-# Table "Wikidata5M_IND test set results" (tab:wikidata). KEPLER is quoted there from KEPLER, BLP from BLP, StATIK from
-# StATIK.
+# Table "Wikidata5M_IND test set results" (tab:wikidata). The paper quotes KEPLER from KEPLER, BLP from BLP, and StATIK
+# from StATIK.
 
 WIKIDATA: Results = {
     WIKIDATA5M: {
@@ -75,8 +75,8 @@ WIKIDATA: Results = {
     },
 }
 
-# Table of the controlled experimental setup (tab:controlled_experimental_setup): MRR, additions cumulate downwards.
-# "quoted" is BLP as published, "blp" the paper's own reimplementation of it.
+# Table of the controlled experimental setup (tab:controlled_experimental_setup): MRR; each row adds to the one above.
+# "quoted" is BLP as published, "blp" is the paper's reimplementation.
 
 CONTROLLED: Results = {
     WN18RR: {
@@ -101,7 +101,7 @@ CONTROLLED: Results = {
     },
 }
 
-# Table of the ablation (tab:ablation): MRR, removals cumulate downwards; the best BERT of each dataset.
+# Table of the ablation (tab:ablation): MRR; each row removes more than the one above. The best BERT of each dataset.
 
 ABLATION: Results = {
     WN18RR: {
@@ -120,7 +120,7 @@ ABLATION: Results = {
     },
 }
 
-# Figure of accuracy against training time (fig:latency): its points are not printed as numbers. The accuracies are
+# Figure of accuracy against training time (fig:latency). The paper prints no numbers for its points; the accuracies are
 # those of the tables above.
 
 LATENCY: Results = {
@@ -128,8 +128,8 @@ LATENCY: Results = {
     for dataset, rows in INDUCTIVE.items()
 }
 
-# Table "Fully inductive link prediction results" (tab:fully_inductive), by what a model is evaluated on. Rows are named
-# system, what it is trained on, and BERT.
+# Table "Fully inductive link prediction results" (tab:fully_inductive), by evaluation. Rows are named by system,
+# training set and BERT.
 
 FULLY_INDUCTIVE: dict[str, Results] = {
     IND: {
@@ -173,10 +173,10 @@ FULLY_INDUCTIVE: dict[str, Results] = {
         },
     },
 }
-RANDOM = {WN18RR: 0.0003, FB15K237: 0.0007, WIKIDATA5M: 0.0013}  # the last row of that table: MRR of a random ranking
+RANDOM = {WN18RR: 0.0003, FB15K237: 0.0007, WIKIDATA5M: 0.0013}  # MRR of a random ranking: the last row of that table
 
-# Table of the datasets' statistics (tab:datasets, appendix): relations, then of each split entities, triples, and mean
-# and standard deviation of an ego-graph's size.
+# Table of dataset statistics (tab:datasets, appendix): relations, then for each split entities, triples, and mean and
+# standard deviation of the ego-graph size.
 
 DATASETS: dict[str, Figures] = {
     dataset: dict(

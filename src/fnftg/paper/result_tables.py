@@ -1,4 +1,4 @@
-"""Results over seeds beside the paper's, as JSON, CSV, Markdown and LaTeX."""
+"""Result tables over seeds, with the paper's figures, as JSON, CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLES = {"mrr": "MRR", "hits@1": "H@1", "hits@3": "H@3", "hits@10": "H@10"}
 
 @dataclass(frozen=True)
 class Value:
-    """A metric over seeds: its mean, the sample's standard deviation (of one seed: none), and the paper's figure."""
+    """A metric over seeds: mean, sample standard deviation (None for one seed), and the paper's figure."""
 
     mean: float | None
     std: float | None = None
@@ -35,7 +35,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table on one dataset and for one kind of evaluation, over its seeds."""
+    """The results of a row on one dataset and evaluation, over its seeds."""
 
     dataset: str
     section: str
@@ -43,17 +43,17 @@ class Line:
     label: str
     latex: str
     encoder: str
-    paper_encoder: str  # whose figures the paper's are; empty where it has none
+    paper_encoder: str  # the encoder of the paper's figures; empty if it has none
     evaluation: str
     values: dict[str, Value]
-    seconds: Value  # of training, the encoder's work included
+    seconds: Value  # training time, including text encoding
     epochs: list[int]
-    seeds: list[int]  # that are done
-    asked: int  # how many seeds were asked for
+    seeds: list[int]  # finished seeds
+    asked: int  # number of requested seeds
     status: str  # done, or why a seed is missing
 
     def record(self) -> dict[str, Any]:
-        """For results.json."""
+        """Return the line as a record of results.json."""
         values = {
             metric: {"mean": value.mean, "std": value.std, "paper": value.paper, "difference": value.difference}
             for metric, value in self.values.items()
@@ -64,7 +64,7 @@ class Line:
 
 
 def lines(experiment: Experiment, cells: Sequence[Cell], outcomes: Outcomes) -> list[Line]:
-    """The rows over their seeds, in the order of the table."""
+    """Aggregate the cells over seeds, in the order of the table."""
     series: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         series.setdefault(cell.series, []).append(cell)
@@ -103,12 +103,12 @@ def _line(experiment: Experiment, evaluation: str, group: list[Cell], outcomes: 
     )
 
 
-# Sheets: what Markdown and LaTeX show
+# Sheets: the content of Markdown and LaTeX tables
 
 
 @dataclass(frozen=True)
 class Number:
-    """A figure as it is printed."""
+    """A formatted figure."""
 
     mean: float | None
     std: float | None = None
@@ -131,7 +131,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Label:
-    """Words, with their LaTeX where that is more than their characters."""
+    """A text with an optional LaTeX version."""
 
     words: str
     code: str = ""
@@ -148,7 +148,7 @@ Entry = Number | Label
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table to be read: `rows` with `columns`, a new part wherever the first of a row changes."""
+    """A table to print: `rows` with `columns`. A new part begins wherever the section changes."""
 
     title: str
     columns: Sequence[str]
@@ -158,7 +158,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A row that needs no model."""
+    """A baseline without a model."""
 
     label: str
     dataset: str
@@ -169,7 +169,7 @@ class Baseline:
 def sheets(
     experiment: Experiment, found: Sequence[Line], baselines: Sequence[Baseline], notes: Sequence[str]
 ) -> list[Sheet]:
-    """A sheet for each dataset; the paper's figures and the differences stand there where it has the dataset."""
+    """Build a sheet per dataset, with the paper's figures and the differences if the paper has the dataset."""
     made = []
     for dataset in dict.fromkeys(line.dataset for line in found):
         own = [line for line in found if line.dataset == dataset]
@@ -220,10 +220,10 @@ def _baseline_entries(line: Baseline, evaluations: list[str], compared: bool, co
 
 
 def _comparison(own: Sequence[Line]) -> list[str]:
-    """Whose figures stand beside whose, where the encoders differ."""
+    """Note whose figures are compared, if the encoders differ."""
     others = dict.fromkeys((line.paper_encoder, line.encoder) for line in own if line.paper_encoder)
     return [
-        f"The paper's figures are those of {theirs}, fine-tuned; ours are those of {ours}."
+        f"The paper's figures are for {theirs}, fine-tuned; ours are for {ours}."
         for theirs, ours in others
         if theirs != ours
     ]
@@ -244,7 +244,7 @@ def markdown(made: Iterable[Sheet]) -> str:
 
 
 def latex(made: Iterable[Sheet]) -> str:
-    """Tables that stand in a document with \\usepackage{graphicx, amsmath, bm}."""
+    """Format the tables for a document with \\usepackage{graphicx, amsmath, bm}."""
     blocks = []
     for sheet in made:
         width, section = len(sheet.columns), ""
@@ -292,12 +292,12 @@ ESCAPES = str.maketrans(
 
 
 def escaped(words: str) -> str:
-    """Words as LaTeX prints them."""
+    """Escape a text for LaTeX."""
     return words.translate(ESCAPES)
 
 
 def comma_separated(found: Sequence[Line]) -> str:
-    """One line for each row, evaluation and metric."""
+    """Format one line per row, evaluation and metric."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     columns = ("dataset", "section", "row", "label", "encoder", "evaluation")

@@ -1,10 +1,10 @@
-"""Runs the cells of a table, one after the other; what is finished is kept, what was stopped goes on.
+"""Runs the cells of a table one by one. Finished runs are kept, and interrupted runs are resumed.
 
-FOLDER/runs/DATASET/ROW-ENCODER/seed-73/   a run as `fnftg train` makes it, and cell.json once it is finished
-FOLDER/graphs/DATASET-FIR/                 the variant without the rarest relations, where the table needs it
-FOLDER/texts/DATASET/ENCODER/              the encoder's work, where its time is part of the result
+FOLDER/runs/DATASET/ROW-ENCODER/seed-73/   a run as written by `fnftg train`, and cell.json once it is finished
+FOLDER/graphs/DATASET-FIR/                 the variant without the rarest relations, if the table needs it
+FOLDER/texts/DATASET/ENCODER/              encoded texts, if their encoding time is part of the result
 FOLDER/results.json, results.csv           every cell, and every row over its seeds
-FOLDER/table.md, table.tex, *.png, *.svg   for people
+FOLDER/table.md, table.tex, *.png, *.svg   tables and plots to read
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from typing import Any
 import numpy as np
 
 from fnftg.console import log
-from fnftg.errors import FnftgError
+from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_file
+from fnftg.json_files import read_json, write_json
 from fnftg.kg.datasets import DATASETS, Archive, data_home, store_path, verify
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.graph_source import open_graph
 from fnftg.kg.splits.fir import fir_split
 from fnftg.kg.store import is_store
 from fnftg.models.configs import from_dict
-from fnftg.models.pretrained import CHECKPOINT
+from fnftg.models.pretrained import CHECKPOINT, read_metrics
 from fnftg.paper.budget import CAUTION, Budget, OutOfTime, Timing, epochs_of, share_of_epochs, timing
 from fnftg.paper.experiments import TEST, Experiment, Fields, Reader, Row
 from fnftg.paper.published_results import IND, UNSEEN
@@ -47,13 +48,13 @@ SMALLEST = "scratch:L-1_H-32_A-2"
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A graph that a table is made for."""
+    """A graph that a table is built for."""
 
-    name: str  # as it was asked for, a path's last part
-    graph: KnowledgeGraph | None  # none where the paper's data is not here
-    paper: str | None  # which of the paper's datasets it is
-    folder: Path  # for its FIR variant
-    cross: bool = False  # the FIR variant also lacks the relation that crosses 10 %
+    name: str  # as given; the last part of a path
+    graph: KnowledgeGraph | None  # None if the paper's data is not available
+    paper: str | None  # the dataset of the paper that this is, if any
+    folder: Path  # folder of its FIR variant
+    cross: bool = False  # also remove the relation that crosses 10 % of train from FIR
 
     @classmethod
     def of(cls, name: str, folder: Path, cross: bool) -> Data:
@@ -63,18 +64,20 @@ class Data:
         graph = open_graph(name)
         for split in ("train", "test"):
             if not len(graph.triples(split)):
-                raise FnftgError(f"{name} has no triples in {split}: split it first, as with fnftg split inductive.")
+                raise FnftgError(
+                    f"{name} has no triples in {split}: split it first, for example with fnftg split inductive."
+                )
         fir = folder / "graphs" / f"{slug}-FIR{'-cross' if cross else ''}"
         return cls(slug, graph, paper_dataset(graph), fir, cross)
 
     @property
     def place(self) -> str:
-        """The folder of its runs."""
+        """The name of the folder of its runs."""
         return f"{self.name}-cross" if self.cross else self.name
 
     @cached_property
     def fir(self) -> KnowledgeGraph:
-        """The variant without the rarest relations, made once."""
+        """The variant without the rarest relations, created once."""
         assert self.graph is not None
         if is_store(self.folder):
             return open_graph(self.folder)
@@ -82,14 +85,14 @@ class Data:
 
     @property
     def unseen(self) -> list[int]:
-        """The relations that only the whole graph has in train."""
+        """The relations that are in train of the full graph only."""
         assert self.graph is not None
         there = [set(np.unique(graph.triples("train")[:, 1]).tolist()) for graph in (self.graph, self.fir)]
         return sorted(there[0] - there[1])
 
 
 def paper_dataset(graph: KnowledgeGraph) -> str | None:
-    """Which of the paper's datasets a graph is, by its triples."""
+    """Return the name of the paper's dataset that has the same triples, if any."""
     for name, record in DATASETS.items():
         if isinstance(record.source, Archive):
             try:
@@ -102,7 +105,7 @@ def paper_dataset(graph: KnowledgeGraph) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One run: a row with an encoder, on a dataset, from a seed."""
+    """A single run: a row with an encoder, a dataset and a seed."""
 
     row: Row
     reader: Reader
@@ -112,12 +115,12 @@ class Cell:
 
     @property
     def place(self) -> str:
-        """Its folder under the table's."""
+        """The path of its folder within the table's folder."""
         return f"runs/{self.data.place}/{self.row.key}-{self.reader.slug}/seed-{self.seed}"
 
     @property
     def series(self) -> tuple[str, str, str]:
-        """What it has in common with its other seeds."""
+        """The key that it shares with its other seeds."""
         return self.data.name, self.row.key, self.reader.slug
 
     @property
@@ -139,7 +142,7 @@ class Cell:
 
 
 Outcome = dict[str, Any]  # status; of finished cells also epochs, best_epoch, metrics by evaluation, seconds
-Outcomes = dict[str, Outcome]  # by the cell's place
+Outcomes = dict[str, Outcome]  # by place of the cell
 
 
 class TableRun:
@@ -149,14 +152,14 @@ class TableRun:
         self.experiment, self.cells, self.folder = experiment, list(cells), folder
         self.outcomes: Outcomes = {cell.place: self.known(cell) for cell in self.cells}
         if len(self.outcomes) < len(self.cells):
-            raise FnftgError("Two of the datasets or two of the encoders have the same name: run them apart.")
-        self._missing: dict[str, str] = {}  # why an encoder could not be had
-        self._timed: dict[str, Timing] = {}  # by the cell's place
+            raise FnftgError("Two datasets or two encoders have the same name: run them in separate commands.")
+        self._missing: dict[str, str] = {}  # why an encoder is not available
+        self._timed: dict[str, Timing] = {}  # by place of the cell
         self._warm = False
-        self._share = 1.0  # of their epochs that runs have, which only shrinks
+        self._share = 1.0  # share of the epochs that runs have; it only decreases
 
     def run(self, budget: Budget, report: Callable[[], None]) -> None:
-        """Fills every cell that can be; `report` is called whenever there is something new."""
+        """Run every cell that can be run; call `report` after each new result."""
         report()
         for position, cell in enumerate(self.cells, start=1):
             if cell.row.quoted or self.outcomes[cell.place]["status"] == DONE:
@@ -185,9 +188,9 @@ class TableRun:
             return {"status": f"{FAILED}{error}"}
 
     def unavailable(self, cell: Cell) -> str:
-        """Why a cell cannot be run: its dataset is not here, or its encoder cannot be had; empty if it can."""
+        """Return why a cell cannot be run (its dataset or encoder is not available), or an empty string."""
         if cell.data.graph is None:
-            return f"{cell.data.name} is not here: fnftg data get {cell.data.name}"
+            return f"{cell.data.name} is not available: run fnftg data get {cell.data.name}"
         name = cell.reader.encoder
         if name not in self._missing:
             self._missing[name] = ""
@@ -195,17 +198,17 @@ class TableRun:
                 if not name.startswith("scratch:"):
                     load_encoder(name)
             except FnftgError as error:
-                fetched = f"encoder {SHORT_NAMES.get(name, name)} could not be fetched"
+                fetched = f"encoder {SHORT_NAMES.get(name, name)} could not be downloaded"
                 self._missing[name] = fetched if is_of_the_hub(name) else f"{FAILED}{error}"
         return self._missing[name]
 
     # Time
 
     def planned(self, cell: Cell, budget: Budget) -> RunConfig | None:
-        """The config with the epochs that there is time for; none where there is no time for even one.
+        """Return the config with as many epochs as there is time for, or None if there is no time for one epoch.
 
-        Seeds come in turns. In the first, all rows have the same share of their epochs; a later seed is run only if
-        there is time for as many epochs as the first had, so that a mean is over equals too.
+        The first seed of all rows comes first, and all rows have the same share of their epochs. A later seed is only
+        run if there is time for the same number of epochs, so that means are over comparable runs.
         """
         begun = self.begun(cell)
         if begun is not None or not budget.limited:
@@ -233,7 +236,7 @@ class TableRun:
         return cell.with_epochs(epochs) if fits else None
 
     def warm_up(self, cell: Cell) -> None:
-        """Imports and compiles what every run needs, so that the first one's time is its own."""
+        """Import and compile what every run needs, so that this is not counted in the first run's time."""
         text = replace(cell.config.model.text, encoder=SMALLEST, training="frozen", pooling="auto")
         config = replace(cell.config, model=replace(cell.config.model, text=text))
         with tempfile.TemporaryDirectory() as folder:
@@ -241,11 +244,11 @@ class TableRun:
         self._warm = True
 
     def first_turn(self) -> list[Cell]:
-        """The runs from the first seed."""
+        """Return the runs of the first seed."""
         return [cell for cell in self.cells if cell.seed == self.cells[0].seed and not cell.row.quoted]
 
     def time(self, budget: Budget) -> None:
-        """Times every run of the first turn that is still to be made."""
+        """Time every run of the first seed that is not finished."""
         waiting = [
             cell
             for cell in self.first_turn()
@@ -253,20 +256,20 @@ class TableRun:
         ]
         log(f"  timing {len(waiting)} runs")
         for cell in waiting:
-            with suppress(FnftgError):  # which its own turn will report
+            with suppress(FnftgError):  # reported when the cell is run
                 found = timing(cell.graph, cell.config, self.cache(cell), budget.left() / 4 / len(waiting))
                 self.set_up_seconds(cell, found.first_set_up)
                 self._timed[cell.place] = found
 
     def cost(self, cell: Cell, share: float) -> float:
-        """Seconds of a run with a share of its epochs; those that could not be timed will not take long to fail."""
+        """Return the seconds of a run with a share of its epochs; runs that could not be timed will fail quickly."""
         if cell.place not in self._timed:
             return 0.0
         evaluations = len(self.experiment.figures) + cell.row.fir
         return self._timed[cell.place].whole(cell.graph, cell.config, epochs_of(share, cell.config), evaluations)
 
     def begun(self, cell: Cell) -> RunConfig | None:
-        """The config of a run that was stopped after its first restart point."""
+        """Return the config of a run that was interrupted after its first restart point."""
         from fnftg.training.loop import read_config
 
         run = self.folder / cell.place
@@ -274,41 +277,42 @@ class TableRun:
             return None
         config = read_config(run)
         if cell.with_epochs(config.training.epochs) != config:
-            raise FnftgError(f"{run} was begun with other options: give the same ones, or choose another folder.")
+            raise FnftgError(f"{run} was started with other options: use the same options, or choose another folder.")
         return config
 
     def cache(self, cell: Cell) -> Path:
-        """Where the encoder's work is kept."""
+        """Return the folder for encoded texts."""
         own = self.folder / "texts" / cell.data.name / cell.reader.slug
         return own if self.experiment.own_texts else data_home() / "texts"
 
     # Runs
 
     def known(self, cell: Cell) -> Outcome:
-        """What an earlier command found for a cell."""
-        try:
-            found: Outcome = json.loads((self.folder / cell.place / CELL).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        """Return the outcome of a cell from an earlier command."""
+        file = self.folder / cell.place / CELL
+        if not file.exists():
             return {"status": QUOTED if cell.row.quoted else NOT_YET}
-        except ValueError as error:
-            raise FnftgError(f"{self.folder / cell.place / CELL} is damaged: remove the folder it is in.") from error
+        try:
+            found: Outcome = read_json(file)
+        except DamagedError as error:
+            raise FnftgError(f"{file} is damaged: delete its folder and run the command again.") from error
         if found.pop("config") != json.loads(json.dumps(asdict(cell.with_epochs(found["epochs"])))):
             place = self.folder / cell.place
-            raise FnftgError(f"{place} was trained with other options: give the same ones, or choose another folder.")
+            raise FnftgError(f"{place} was trained with other options: use the same options, or choose another folder.")
         return found
 
     def trained(self, cell: Cell, config: RunConfig) -> Outcome:
-        """Trains, or goes on, and evaluates."""
+        """Train or resume a run, and evaluate it."""
         from fnftg.training.loop import Run
 
         run, started = self.folder / cell.place, time.monotonic()
         resume = restart.exists(run)
-        if not resume and run.exists():  # stopped before its first restart point
+        if not resume and run.exists():  # interrupted before its first restart point
             shutil.rmtree(run)
         training = Run(cell.graph, config, run, self.cache(cell), resume, None)
         set_up = self.set_up_seconds(cell, time.monotonic() - started)
         training.train()
-        metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
+        metrics = read_metrics(run / CHECKPOINT)
         ranked_from = time.monotonic()
         found = self.evaluated(cell, training, metrics[TEST])
         seconds = {
@@ -324,20 +328,20 @@ class TableRun:
             "metrics": found,
             "seconds": seconds,
         }
-        write_json(run / CELL, {**outcome, "config": asdict(config)})
+        write_whole_json(run / CELL, {**outcome, "config": asdict(config)})
         return outcome
 
     def set_up_seconds(self, cell: Cell, measured: float) -> float:
-        """How long the encoder's work took when it was done, which later runs find in the cache."""
+        """Return the original set-up time, including text encoding, which later runs find in the cache."""
         note = self.cache(cell) / "set_up.json"
         if not self.experiment.own_texts:
             return measured
         if not note.exists():
-            write_json(note, {"seconds": measured})
-        return float(json.loads(note.read_text(encoding="utf-8"))["seconds"])
+            write_whole_json(note, {"seconds": measured})
+        return float(read_json(note)["seconds"])
 
     def evaluated(self, cell: Cell, training: Any, test: dict[str, Any]) -> dict[str, Any]:
-        """The metrics by what is evaluated; FIR ranks in the whole graph, whatever the model was trained on."""
+        """Return the metrics by evaluation. FIR ranks in the full graph, whatever the model was trained on."""
         if list(self.experiment.figures) == [TEST]:
             return {TEST: test}
         from fnftg.ranking.evaluation import split_metrics
@@ -352,11 +356,11 @@ class TableRun:
 
 
 def is_of_the_hub(encoder: str) -> bool:
-    """Whether an encoder is fetched, not a folder or a package here."""
+    """Return whether an encoder must be downloaded, instead of being a folder or a package."""
     local = encoder == MINILM or encoder.startswith(("/", ".", "~")) or Path(encoder).exists()
     return not local and encoder.count("/") <= 1
 
 
-def write_json(path: Path, value: Any) -> None:
-    with new_file(path, force=True) as partial:
-        partial.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def write_whole_json(path: Path, value: dict[str, Any], checksum: bool = True) -> None:
+    with new_file(path, owned=True) as partial:
+        write_json(partial, value, checksum)

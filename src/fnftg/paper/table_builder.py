@@ -1,4 +1,4 @@
-"""From what was asked for to the folder of a table."""
+"""Builds a table of the paper from command-line options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from fnftg.console import print_table
+from fnftg.console import print_table, print_text
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_file
@@ -21,7 +21,7 @@ from fnftg.paper.budget import Budget
 from fnftg.paper.experiments import Experiment, Fields, Row, experiment, readers, run_fields
 from fnftg.paper.published_results import UNSEEN
 from fnftg.paper.result_tables import Baseline, Line, Sheet, Value
-from fnftg.paper.runner import Cell, Data, TableRun, write_json
+from fnftg.paper.runner import Cell, Data, TableRun, write_whole_json
 from fnftg.ranking.baselines import frequency_counts, random_values
 from fnftg.ranking.metrics import metric_values, named
 from fnftg.ranking.protocols import protocol
@@ -32,7 +32,7 @@ from fnftg.version import __version__
 
 
 def build_table(chosen: Namespace, folder: Path, started: float) -> dict[str, Any]:
-    """Runs the cells of a table within the budget and writes it; returns what results.json holds."""
+    """Run the cells of a table within the budget and write its files; return the content of results.json."""
     asked = experiment(chosen.name)
     budget = Budget(chosen.budget, started)
     rows = chosen_rows(asked, chosen)
@@ -40,7 +40,7 @@ def build_table(chosen: Namespace, folder: Path, started: float) -> dict[str, An
     graphs = [Data.of(name, folder, chosen.cross) for name in chosen.dataset or asked.datasets]
     if all(data.graph is None for data in graphs):
         names = " and ".join(data.name for data in graphs)
-        raise FnftgError(f"{names} is not here: fetch it with fnftg data get, or give another graph with --dataset.")
+        raise FnftgError(f"{names} is not available: get it with fnftg data get, or give another graph with --dataset.")
     table = TableRun(asked, chosen_cells(asked, rows, graphs, chosen), folder)
     results: dict[str, Any] = {}
     baselines = [line for data in graphs for line in baselines_of(asked, data, chosen.protocol)]
@@ -59,17 +59,17 @@ def build_table(chosen: Namespace, folder: Path, started: float) -> dict[str, An
 
 
 def chosen_rows(asked: Experiment, chosen: Namespace) -> list[Row]:
-    """The rows of the systems asked for; all but the extra ones by default."""
+    """Return the rows of the requested systems; by default all except extra rows."""
     there = list(dict.fromkeys(row.system for row in asked.rows))
     check_names("system", chosen.systems, there)
     check_names("size", chosen.sizes, SIZES)
     if chosen.sizes and chosen.encoder:
-        raise FnftgError("--sizes names BERTs of the paper and --encoder others: give one of the two.")
+        raise FnftgError("--sizes and --encoder exclude each other: give one of them.")
     return [row for row in asked.rows if (row.system in chosen.systems if chosen.systems else not row.extra)]
 
 
 def chosen_cells(asked: Experiment, rows: Sequence[Row], graphs: Sequence[Data], chosen: Namespace) -> list[Cell]:
-    """Seed after seed, so that a table is filled before it is repeated."""
+    """Return the cells seed by seed, so that the table is complete before further seeds are run."""
     cells = []
     changes = [Change.of(assignment) for assignment in chosen.set]
     for seed in chosen.seeds or asked.seeds:
@@ -89,7 +89,7 @@ def chosen_cells(asked: Experiment, rows: Sequence[Row], graphs: Sequence[Data],
 
 @dataclass
 class Change:
-    """A field that was set on the command line, for the runs that have it."""
+    """A config field set on the command line, for all runs that have it."""
 
     path: list[str]
     value: Any
@@ -99,7 +99,7 @@ class Change:
     def of(cls, assignment: str) -> Change:
         path, equals, value = assignment.partition("=")
         if not equals or not all(path.split(".")):
-            raise FnftgError(f"--set {assignment} names no field and value: write it as --set training.batch_size=64.")
+            raise FnftgError(f"--set {assignment} is not FIELD=VALUE: write for example --set training.batch_size=64.")
         return cls(path.split("."), yaml.safe_load(value))
 
     def upon(self, fields: Fields) -> Fields:
@@ -118,8 +118,10 @@ class Change:
 
 
 def baselines_of(asked: Experiment, data: Data, protocol_name: str) -> list[Baseline]:
-    """The expected MRR of a random ranking of all candidates, as in the paper; for unseen relations also how far one
-    gets with the entities that stand most often at that end of the relation."""
+    """Return the expected MRR of a random ranking, as in the paper.
+
+    For unseen relations, also return a baseline that ranks entities by their frequency at that end of the relation.
+    """
     if data.graph is None:
         return []
     chosen = protocol(protocol_name)
@@ -137,14 +139,14 @@ def baselines_of(asked: Experiment, data: Data, protocol_name: str) -> list[Base
         counts = frequency_counts(triples, visible, Filter.of(known, candidates), candidates, relations)
         frequency = named(metric_values(*counts))
         values = {metric: Value(frequency[metric]) for metric in asked.metrics}
-        found.append(Baseline("most frequent at that end", data.name, UNSEEN, values))
+        found.append(Baseline("frequency baseline", data.name, UNSEEN, values))
     return found
 
 
 def as_record(
     asked: Experiment, table: TableRun, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
 ) -> dict[str, Any]:
-    """What results.json holds."""
+    """Return the content of results.json."""
     return {
         "table": asked.name,
         "fnftg": __version__,
@@ -180,9 +182,9 @@ def sheets_of(
     asked: Experiment, lines: Sequence[Line], baselines: Sequence[Baseline], chosen: Namespace
 ) -> list[Sheet]:
     budget = (
-        "" if chosen.budget is None else f" Run within a budget of {chosen.budget:g} minutes, which decides the epochs."
+        "" if chosen.budget is None else f"  Run within a budget of {chosen.budget:g} minutes, which limits the epochs."
     )
-    cross = " FIR also lacks the relation that crosses 10 % of train." if chosen.cross else ""
+    cross = "  FIR also lacks the relation that crosses 10 % of train." if chosen.cross else ""
     note = f"Test split, protocol {chosen.protocol}; mean ± σ over the seeds.{budget}{cross}"
     return result_tables.sheets(asked, lines, baselines, [note])
 
@@ -199,13 +201,13 @@ def build_dataset_table(chosen: Namespace, folder: Path) -> dict[str, Any]:
 
 
 def write_files(folder: Path, results: dict[str, Any], lines: str, sheets: Sequence[Sheet]) -> None:
-    """Each file is replaced in one step."""
+    """Write the files, each in one atomic step."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"results.csv": lines, "table.md": result_tables.markdown(sheets), "table.tex": result_tables.latex(sheets)}
     for name, text in texts.items():
         with new_file(folder / name, force=True) as path:
             path.write_text(text, encoding="utf-8")
-    write_json(folder / "results.json", results)
+    write_whole_json(folder / "results.json", results, checksum=False)
 
 
 def show(sheets: Sequence[Sheet]) -> None:
@@ -213,11 +215,11 @@ def show(sheets: Sequence[Sheet]) -> None:
         for section in dict.fromkeys(part for part, _ in sheet.rows):
             rows = [[entry.text() for entry in entries] for part, entries in sheet.rows if part == section]
             print_table(f"{sheet.title}, {section}" if section else sheet.title, sheet.columns, rows)
-        print(*sheet.notes, sep="\n")
+        print_text("\n".join(sheet.notes))
 
 
 def check_names(what: str, asked: Sequence[str], there: Sequence[Any]) -> None:
-    """Raises unless every name that was asked for exists."""
+    """Raise `FnftgError` unless all requested names exist."""
     for name in asked:
         if name not in there:
-            raise FnftgError(f"There is no {what} {shortened(name)} here: choose among {', '.join(there)}.")
+            raise FnftgError(f"There is no {what} {shortened(name)}: choose from {', '.join(there)}.")

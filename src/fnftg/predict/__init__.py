@@ -1,1 +1,1 @@
-"""From a trained model to answers: links of known and of new entities, and what can be done with them."""
+"""Link prediction with a trained model: answers, explanations, completion, updates and embeddings."""

@@ -1,43 +1,46 @@
-"""What answers need beside the model, made once for a run and a graph, and mapped into memory ever after.
+"""The cache of everything that prediction needs besides the model, computed once per run and graph.
 
-RUN/answers/WEIGHTS-GRAPH/            named after checksums of both
-    table.npy                         (entities, d): the candidates' vectors
-    known.npy                         the known links, packed
-    neighbours/                       the edges around every entity
+RUN/answers/WEIGHTS-GRAPH/            named after the checksums of weights and graph
+    table.npy                         candidate embeddings (entities, d)
+    known.npy                         known triples, packed
+    neighbours/                       the edges of every entity
     entity.names.…, relation.names.…  names in alphabetical order
-    features.npy, features.index.npy  of an updated graph: the texts as the encoder reads them
-    hnsw/                             an index, where one was asked for
-RUN/answers/graph.json                of an updated graph: where it is
+    features.npy, features.index.npy  encoder features of the texts (updated graphs only)
+    hnsw/                             nearest-neighbour index (only if requested)
+RUN/answers/graph.json                path of the current graph (updated graphs only)
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from fnftg.array_files import load_array, write_array
 from fnftg.arrays import Float32Array, Int32Array
+from fnftg.checksums import verify_folder
+from fnftg.console import log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
-from fnftg.errors import FnftgError
+from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_file, new_folder, sha256
+from fnftg.json_files import read_json, write_json
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.store import write_array
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.predict.name_index import NameTable
 from fnftg.ranking.embedding import candidate_table
 from fnftg.ranking.evaluation import MEMORY
 from fnftg.ranking.processes import Processes
-from fnftg.text.features import FeatureStore, FlatTable
+from fnftg.text.features import FeatureStore, load_table
 from fnftg.text.text_transformer import GraphTexts, pooling_of
 from fnftg.text.tokens import TokenStore
 
@@ -46,7 +49,7 @@ TABLE, KNOWN, NEIGHBOURS, FEATURES, INDEX = "table.npy", "known.npy", "neighbour
 
 
 def folder_of(run: Path, graph: KnowledgeGraph) -> Path | None:
-    """Where the answers of a run and a graph are kept; None where there is no place for them."""
+    """Return the cache folder of a run and a graph, or None if either is not stored on disk."""
     weights = run / CHECKPOINT / "model.safetensors"
     if graph.path is None or not weights.is_file():
         return None
@@ -54,33 +57,79 @@ def folder_of(run: Path, graph: KnowledgeGraph) -> Path | None:
 
 
 def current_graph(run: Path) -> Path | None:
-    """The store that `fnftg update` wrote last."""
-    try:
-        return Path(json.loads((run / ANSWERS / CURRENT).read_text(encoding="utf-8"))["graph"])
-    except (OSError, ValueError, KeyError, TypeError):
+    """Return the store that the last `fnftg update` wrote, or None."""
+    file = run / ANSWERS / CURRENT
+    if not file.is_file():
         return None
+    try:
+        graph = read_json(file).get("graph")
+    except DamagedError as error:
+        raise FnftgError(f"{error} Give the graph that the last fnftg update wrote with --graph.") from error
+    if not isinstance(graph, str):
+        raise FnftgError(f"{file} names no graph: give the graph that the last fnftg update wrote with --graph.")
+    return Path(graph)
 
 
 def set_current_graph(run: Path, store: Path) -> None:
-    with new_file(run / ANSWERS / CURRENT, force=True) as partial:
-        partial.write_text(json.dumps({"graph": str(store.resolve())}, indent=2) + "\n", encoding="utf-8")
+    with new_file(run / ANSWERS / CURRENT, owned=True) as partial:
+        write_json(partial, {"graph": str(store.resolve())})
 
 
-def get_or_create(folder: Path | None, make: Callable[[Path], None]) -> bool:
-    """Whether the folder is there, made now if need be; a run that cannot be written to keeps nothing."""
-    if folder is None:
-        return False
-    if folder.is_dir():
-        return True
-    if not os.access(folder.parents[1], os.W_OK):
+def is_whole(folder: Path | None) -> bool:
+    """Return whether the folder exists and all its checksums match; log a line if it is damaged."""
+    if folder is None or not folder.is_dir():
         return False
     try:
-        with new_folder(folder) as partial:
-            make(partial)
-    except FnftgError:
-        if not folder.is_dir():  # else another process was faster
-            raise
-    for other in folder.parent.iterdir():  # what older weights left
+        verify_folder(folder, ANSWERS)
+        return True
+    except FnftgError as error:
+        log(f"{error} The cached answers are computed again.")
+        return False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The data that prediction needs besides the model and the graph."""
+
+    texts: GraphTexts
+    neighbours: Neighbours
+    known: KnownAnswers
+    table: Float32Array  # (entities, d)
+
+
+def get_or_create(folder: Path | None, model: LinkPredictor, graph: KnowledgeGraph) -> tuple[Answers, Path | None]:
+    """Return the cached answers and their folder, and compute them first if they are missing or damaged.
+
+    The returned folder is None if the run's folder is not writable.
+    """
+    if folder is not None and is_whole(folder):
+        try:
+            return _read(folder, model, graph, graph_texts(model, graph, folder)), folder
+        except DamagedError as error:
+            log(f"{error} The cached answers are computed again.")
+    texts = graph_texts(model, graph, None)
+    triples, sizes = graph.all_triples(), (len(graph.entities), len(graph.relations))
+    neighbours, known = Neighbours.of(triples, *sizes, model.ego.directions), KnownAnswers.of(triples, *sizes)
+    table = embedded(model, GraphContext(texts, neighbours), np.arange(sizes[0], dtype=np.int32))
+    if folder is None or not _create(folder, lambda partial: write_answers(partial, graph, neighbours, known, table)):
+        return Answers(texts, neighbours, known, table), None
+    return _read(folder, model, graph, texts), folder
+
+
+def _read(folder: Path, model: LinkPredictor, graph: KnowledgeGraph, texts: GraphTexts) -> Answers:
+    sizes = len(graph.entities), len(graph.relations)
+    neighbours = Neighbours.open(folder / NEIGHBOURS, *sizes)
+    known = KnownAnswers.open(folder / KNOWN, *sizes)
+    return Answers(texts, neighbours, known, load_vectors(folder, sizes[0], model.width))
+
+
+def _create(folder: Path, make: Callable[[Path], None]) -> bool:
+    """Write the folder unless the run's folder is read-only; return whether it was written."""
+    if not os.access(folder.parents[1], os.W_OK) or (folder.parent.is_dir() and not os.access(folder.parent, os.W_OK)):
+        return False
+    with new_folder(folder, ANSWERS, owned=True) as partial:
+        make(partial)
+    for other in folder.parent.iterdir():  # caches of older weights
         if other.is_dir() and other.name[0] != "." and other.name.split("-")[0] != folder.name.split("-")[0]:
             shutil.rmtree(other, ignore_errors=True)
     return True
@@ -92,42 +141,37 @@ def write_answers(folder: Path, graph: KnowledgeGraph, neighbours: Neighbours, k
 
 
 def write_rest(folder: Path, graph: KnowledgeGraph, neighbours: Neighbours, known: KnownAnswers) -> None:
-    """All but the table."""
+    """Write everything except the table."""
     write_array(folder / KNOWN, known.packed)
-    neighbours.save(folder / NEIGHBOURS)
+    neighbours.write(folder / NEIGHBOURS)
     for kind, vocabulary in (("entity", graph.entities), ("relation", graph.relations)):
         NameTable.of(vocabulary).save(folder, kind)
 
 
-def mapped(folder: Path, name: str) -> Any:
-    """An array that is read as it is needed and never written, though numpy may: then in memory alone."""
-    try:
-        return np.load(folder / name, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise FnftgError(
-            f"The answers in {folder} are damaged: delete this folder, and they will be made anew."
-        ) from error
+def load_vectors(folder: Path, entities: int, width: int) -> Float32Array:
+    """Open the candidate embeddings (entities, d) as a memory map."""
+    return load_array(folder / TABLE, np.float32, (entities, width), mode="c")
 
 
 @torch.inference_mode()
 def embedded(model: LinkPredictor, context: GraphContext, rows: Int32Array) -> Float32Array:
-    """The vectors of entities as candidates: (n, d)."""
+    """Embed entities as candidates: (n, d)."""
     return candidate_table(model.eval(), context, rows, MEMORY, Processes())
 
 
 def graph_texts(model: LinkPredictor, graph: KnowledgeGraph, folder: Path | None) -> GraphTexts:
-    """The texts of a graph, with the encoder's features where the model needs them: kept ones if there are any."""
+    """Return the texts of a graph with the encoder features that the model needs, from the folder if it has them."""
     cache, text = data_home() / "texts", model.config.text
     has_features = folder is not None and (folder / FEATURES).is_file()
     if folder is not None and has_features:
         tokens = TokenStore.of(graph, model.tt.encoder, text.words, cache)
-        table = FlatTable(mapped(folder, FEATURES), mapped(folder, INDEX))
+        table = load_table(folder, FEATURES, INDEX, model.tt.encoder.hidden, len(tokens))
         pooling, budget = pooling_of(text, model.tt.encoder), text.token_budget
         features = FeatureStore(model.tt.encoder, tokens, pooling, table, budget, precision=text.precision)
         sizes = len(graph.entities), len(graph.relations)
         return GraphTexts(tokens, features, *sizes, vocabulary=graph.entities, cache=cache)
     if text.training != "finetune-centre":
         return model.texts(graph, cache)
-    texts = GraphTexts.of(graph, model.tt.encoder, text, cache)  # and its features, by the weights it has now
+    texts = GraphTexts.of(graph, model.tt.encoder, text, cache)  # features are computed with the current weights
     texts.features = FeatureStore.of(model.tt.encoder, texts.tokens, model.tt.pooling, cache, text.token_budget)
     return texts

@@ -1,7 +1,7 @@
-"""The likeliest missing triples of a whole graph, found part by part so that a stop costs one part at most.
+"""Graph completion: the likeliest missing triples of a whole graph, searched part by part.
 
-A part asks for some entities with all relations wanted, an entity's text and ego-graph serving all of them. What it
-found lies in a hidden folder beside the output until the output is whole.
+A part covers some entities and all requested relations, so that each text and ego-graph is encoded once. Finished parts
+are stored in a hidden folder beside the output, so an interrupted command loses one part at most.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from fnftg.arrays import Float32Array, Float64Array, Int32Array, Int64Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, sha256
+from fnftg.json_files import read_json, write_json
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.models.pretrained import CHECKPOINT
+from fnftg.part_files import read_part, write_part
 from fnftg.ranking.calibration import margins, rivals
 from fnftg.ranking.embedding import parts as embedded_parts
 from fnftg.ranking.evaluation import MEMORY
@@ -38,28 +40,28 @@ from fnftg.text.rows import texts_key
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
-Found = npt.NDArray[np.void]  # (n,) of FOUND
+Found = npt.NDArray[np.void]  # (n,) with dtype FOUND
 FOUND = np.dtype(
     [("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")]
-)  # the probability is NaN where the model was not calibrated
-QUERIES = 4_096  # of a part
-DIGITS = 6  # of a probability, so that those that are written can be asked for
-VERSION = 1  # of the parts' format
+)  # the probability is NaN if the model is not calibrated
+QUERIES = 4_096  # per part
+DIGITS = 6  # of a written probability; --min-probability compares the rounded value
+VERSION = 1  # of the format of the parts
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for.
+    """What to complete.
 
     Args:
-        k: answers at most of each query, an entity with a relation.
-        relations: rows; all of them if none is given.
-        entities: rows that are asked about; all of them if none is given.
-        both: heads are asked for too; a triple that is found both ways stands once, with the better of the two.
-        types: a relation's usual heads and tails: only entities that are its head (tail) in the graph already are
-            asked for its tails (heads), and only those that are its tail (head) already are candidates.
-        min_probability: of the triples that are kept; the model must be calibrated.
-        min_score: of the triples that are kept.
+        k: maximum number of answers per query (an entity and a relation).
+        relations: rows of the relations; None means all.
+        entities: rows of the entities to query; None means all.
+        both: also predict heads; a triple found in both directions is kept once, with the better score.
+        types: restrict each relation to heads and tails that it already has in the graph, both as query entities and as
+            candidates.
+        min_probability: drop triples below this probability; needs a calibrated model.
+        min_score: drop triples below this score.
     """
 
     k: int = 10
@@ -73,27 +75,27 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Group:
-    """Queries that share their candidates: every entity with every label."""
+    """Queries that share their candidates: every entity combined with every label."""
 
     entities: Int32Array  # (e,)
-    labels: Int32Array  # (l,): a relation r asks for tails, R + r for heads
-    candidates: Int32Array | None  # (c,); None: all entities
+    labels: Int32Array  # (l,): label r asks for tails of relation r, label R + r for its heads
+    candidates: Int32Array | None  # (c,); None means all entities
 
     @property
     def size(self) -> int:
         return len(self.entities) * len(self.labels)
 
     def blocks(self) -> Iterator[Int32Array]:
-        """The entities of each part."""
+        """Yield the entities of each part."""
         step = max(QUERIES // len(self.labels), 1)
         for start in range(0, len(self.entities), step):
             yield self.entities[start : start + step]
 
 
 def complete(predictor: Predictor, wanted: Wanted, folder: Path, memory: int = MEMORY) -> Found:
-    """The triples found, best first: by probability where the model was calibrated, then by score, then by rows.
+    """Predict the missing triples, sorted by probability (if the model is calibrated), then score, then rows.
 
-    Parts that the folder has already, of the same question to the same model and graph, are not searched again.
+    Parts already in the folder are reused if the request, the model and the graph are the same.
     """
     groups = grouped(predictor.graph, wanted)
     with claimed(folder, key_of(predictor, wanted)), torch.inference_mode():
@@ -103,11 +105,11 @@ def complete(predictor: Predictor, wanted: Wanted, folder: Path, memory: int = M
             for group in groups:
                 search = Search(predictor, wanted, group, memory)
                 for entities in group.blocks():
-                    path = folder / f"{number:06}.npy"
-                    if not path.is_file():
-                        with new_file(path) as partial, open(partial, "wb") as file:
-                            np.save(file, search(entities), allow_pickle=False)
-                    found.append(read_part(path))
+                    part = read_part(folder, f"{number:06}", FOUND)
+                    if part is None:
+                        part = search(entities)
+                        write_part(folder, f"{number:06}", part)
+                    found.append(part)
                     advance(len(entities) * len(group.labels))
                     number += 1
     return best_first(np.concatenate(found), len(predictor.graph.entities), len(predictor.graph.relations))
@@ -132,7 +134,7 @@ def grouped(graph: KnowledgeGraph, wanted: Wanted) -> list[Group]:
 
 
 class Search:
-    """The best answers of the queries of a group, some of its entities at a time."""
+    """Search for the best answers to a group's queries, a block of entities at a time."""
 
     def __init__(self, predictor: Predictor, wanted: Wanted, group: Group, memory: int):
         self.predictor, self.wanted, self.group, self.memory = predictor, wanted, group, memory
@@ -149,7 +151,7 @@ class Search:
         query_embeddings, k = (
             self.query_embeddings(queries),
             max(self.wanted.k, 2),
-        )  # two, so that the first has a rival
+        )  # at least two, for the margin of the best
         model, memory = self.predictor.model, self.memory // 4
         evidence = evidence_scores(model, self.predictor.context, queries.centres, queries.labels)
         search = partial(top_answers, model, query_embeddings, self.table, k=k, memory=memory)
@@ -181,8 +183,11 @@ class Search:
         scores: Float32Array,
         rows: Int64Array,
     ) -> Float64Array:
-        """Of what was found (q, k), NaN where the model was not calibrated. Rivals are among all entities, whatever the
-        types: an answer is no likelier because few were to choose from."""
+        """Return the probabilities of the answers (q, k), or NaN if the model is not calibrated.
+
+        Margins are computed over all entities even with `types`, so that a smaller candidate set does not raise the
+        probabilities.
+        """
         predictor, calibration = self.predictor, self.predictor.calibration
         if calibration is None:
             return np.full(scores.shape, np.nan)
@@ -199,7 +204,7 @@ class Search:
         return calibration.probabilities(over, queries.labels).round(DIGITS)
 
     def query_embeddings(self, queries: Queries) -> Float32Array:
-        """(q, d); the queries of an entity stand together, so that a batch reads its text and its neighbours once."""
+        """Embed the queries: (q, d). An entity's queries are adjacent, so a batch encodes its ego-graph once."""
         model, context = self.predictor.model, self.predictor.context
         query_embeddings = np.empty((len(queries.centres), model.width), np.float32)
         for part in embedded_parts(model.ego, context, queries.centres, model.width, self.memory // 8):
@@ -211,7 +216,7 @@ class Search:
 
 
 def best_first(found: Found, entities: int, relations: int) -> Found:
-    """Sorted, each triple once."""
+    """Sort the triples and remove duplicates."""
     value = np.where(np.isnan(found["probability"]), found["score"], found["probability"])
     order = np.lexsort((found["tail"], found["relation"], found["head"], -found["score"], -value))
     found = found[order]
@@ -220,7 +225,7 @@ def best_first(found: Found, entities: int, relations: int) -> Found:
 
 
 def hits_among(found: Found, triples: Triples, first: int) -> int:
-    """How many of the first triples found are among these."""
+    """Count how many of the `first` best triples are among `triples`."""
     best = found[:first]
     rows = np.stack([best["head"], best["relation"], best["tail"]], axis=1)
     counts = np.unique(np.concatenate([rows, np.unique(triples, axis=0)]), axis=0, return_counts=True)[1]
@@ -231,7 +236,7 @@ def hits_among(found: Found, triples: Triples, first: int) -> int:
 
 
 def key_of(predictor: Predictor, wanted: Wanted) -> dict[str, Any]:
-    """What parts depend on."""
+    """Return everything that the parts depend on, as JSON."""
     graph, run = predictor.graph, predictor.run
     checkpoint = run / CHECKPOINT if (run / CHECKPOINT).is_dir() else run
     files = [checkpoint / name for name in ("model.safetensors", "calibration.json")]
@@ -246,7 +251,7 @@ def key_of(predictor: Predictor, wanted: Wanted) -> dict[str, Any]:
 
 @contextmanager
 def claimed(folder: Path, key: dict[str, Any]) -> Iterator[None]:
-    """Holds the folder of parts, made for this key, against a second process."""
+    """Lock the folder of parts for this process, and check that its parts belong to this key."""
     about = folder / "about.json"
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
@@ -254,33 +259,23 @@ def claimed(folder: Path, key: dict[str, Any]) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise FnftgError(
-                f"Another process is working in {folder}: wait for it, or choose another output."
+                f"Another process is using {folder}: wait for it to finish, or choose another output."
             ) from error
         if not any(folder.glob("*.npy")):
-            with new_file(about, force=True) as partial:
-                partial.write_text(json.dumps(key), encoding="utf-8")
+            with new_file(about, owned=True) as partial:
+                write_json(partial, key)
         try:
-            same = json.loads(about.read_text(encoding="utf-8")) == key
-        except (OSError, ValueError):
+            same = read_json(about) == key
+        except FnftgError:
             same = False
         if not same:
             raise FnftgError(
-                f"The unfinished parts in {folder} are of another command, model or graph: repeat that command to "
-                "finish it, remove the folder to forget it, or choose another output."
+                f"{folder} holds unfinished parts of another command, model or graph: run that command again to "
+                "finish it, delete the folder, or choose another output."
             )
         yield
 
 
-def read_part(path: Path) -> Found:
-    try:
-        found: Found = np.load(path, allow_pickle=False)
-        if found.dtype != FOUND:
-            raise ValueError("another format")
-    except (OSError, ValueError, EOFError) as error:
-        raise FnftgError(f"{path} is damaged: remove it and run the command again.") from error
-    return found
-
-
 def forget(folder: Path) -> None:
-    """Once the output is whole."""
+    """Delete the parts once the output is complete."""
     shutil.rmtree(folder, ignore_errors=True)

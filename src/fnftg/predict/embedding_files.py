@@ -1,4 +1,4 @@
-"""The entities' vectors in files that other tools read."""
+"""Writers of entity embeddings, in formats that other tools read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fnftg.files import new_file, new_folder
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.strings import Strings
 
-BLOCK = 20_000  # entities that are text at once
+BLOCK = 20_000  # entities converted to text at a time
 VECTORS, METADATA = "vectors.tsv", "metadata.tsv"
 
 
 def write_embeddings(graph: KnowledgeGraph, table: Float32Array, path: Path, force: bool = False) -> None:
-    """Ids and vectors (N, d) in the format that the file's name asks for."""
+    """Write ids and embeddings (N, d) in the format given by the file extension."""
     write = FORMATS.get(path.suffix.lower())
     if write is None:
-        raise FnftgError(f"{path} has no format that is known: end its name in {', '.join(FORMATS)}.")
+        raise FnftgError(f"{path} has an unknown format: use one of the extensions {', '.join(FORMATS)}.")
     with new_file(path, force) as partial:
         write(graph, table, partial)
 
 
 def write_projector(graph: KnowledgeGraph, table: Float32Array, folder: Path, force: bool = False) -> None:
-    """The pair of files that TensorBoard's projector loads: vectors alone, and ids and names with a header."""
-    with new_folder(folder, force) as partial:
+    """Write the two files that TensorBoard's projector loads: the vectors, and the ids and names with a header."""
+    with new_folder(folder, "projector", force) as partial:
         with open(partial / VECTORS, "wb") as file:
             for _, _, vectors in _blocks(graph, table):
                 _numbers(vectors).write_csv(file, separator="\t", include_header=False)
@@ -41,7 +41,7 @@ def write_projector(graph: KnowledgeGraph, table: Float32Array, folder: Path, fo
 
 
 def _safetensors(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
-    """vectors (N, d); ids as the bytes of one line each, and where each line starts: (N + 1,)."""
+    """Write vectors (N, d), ids as bytes with one id per line, and the start of each line (N + 1,)."""
     from safetensors.numpy import save_file
 
     ids = Strings.of(graph.entities.ids.slice(0, len(graph.entities)))
@@ -54,7 +54,7 @@ def _npz(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
 
 
 def _parquet(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
-    """Columns id, name and vector, a list of fixed length."""
+    """Write the columns id, name and vector (a list of fixed length)."""
     schema: dict[str, Any] = {"id": pl.String, "name": pl.String, "vector": pl.Array(pl.Float32, table.shape[1])}
     frames = [
         pl.DataFrame({"id": ids, "name": names, "vector": np.array(vectors)}, schema)
@@ -64,7 +64,7 @@ def _parquet(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
 
 
 def _tsv(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
-    """id, then the numbers, no header."""
+    """Write the id and the vector on each line, without a header."""
     with open(path, "wb") as file:
         for ids, _, vectors in _blocks(graph, table):
             rows = pl.concat([pl.DataFrame({"id": ids}), _numbers(vectors)], how="horizontal")
@@ -72,7 +72,7 @@ def _tsv(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
 
 
 def _word2vec(graph: KnowledgeGraph, table: Float32Array, path: Path) -> None:
-    """A line with both sizes, then id and numbers with blanks between; a blank in an id becomes an underscore."""
+    """Write a line with both sizes, then ids and vectors separated by blanks; blanks in ids become underscores."""
     with open(path, "wb") as file:
         file.write(f"{len(table)} {table.shape[1]}\n".encode())
         for ids, _, vectors in _blocks(graph, table):

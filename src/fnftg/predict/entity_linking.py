@@ -1,4 +1,4 @@
-"""From names to rows: what a question means in this graph, and what it adds to it."""
+"""Entity linking: from the names in a question to rows of the graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fnftg.predict.questions import (
 
 
 def resolved(question: Question, entities: NameIndex, relations: NameIndex) -> ResolvedQuery:
-    """Everything as rows; new entities and relations have those behind the graph's own."""
+    """Resolve all names to rows; new entities and relations get the rows after the graph's own."""
     return resolved_triple(question.head, question.relation, question.tail, entities, relations)
 
 
@@ -45,11 +45,11 @@ def resolved_delta(
     entities: NameIndex,
     relations: NameIndex,
 ) -> GraphDelta:
-    """New entities, those that they are linked to, and further triples between old and new ones."""
+    """Resolve new entities, the entities they link to, and further triples between old and new entities."""
     meaning = Resolver(entities, relations)
     for one in new:
         if not isinstance(one, NewEntity):
-            raise FnftgError(f"{shortened(str(one))} is no NewEntity: only those can be added.")
+            raise FnftgError(f"{shortened(str(one))} is not a NewEntity: pass NewEntity objects.")
         meaning.entity(one)
     meaning.follow_edges()
     for head, relation, tail in triples:
@@ -59,11 +59,11 @@ def resolved_delta(
 
 
 class Resolver:
-    """Collects what is new, in the order in which it is met."""
+    """Collects new entities, relations and triples in order of appearance."""
 
     def __init__(self, entities: NameIndex, relations: NameIndex):
         self.entities, self.relations = entities, relations
-        self.new_entities: dict[NewEntity, int] = {}  # by identity: to be linked to one another they must be the same
+        self.new_entities: dict[NewEntity, int] = {}  # by identity, so that new entities can be linked
         self.new_relations: dict[Relation, int] = {}
         self.triples: list[tuple[int, int, int]] = []
         self.followed = 0
@@ -74,7 +74,9 @@ class Resolver:
             return by_id[0] if by_id else self.entities.row(name)
         row = self.new_entities.setdefault(name, len(self.entities.vocabulary) + len(self.new_entities))
         if len(self.new_entities) > MOST_NEW:
-            raise FnftgError(f"More than {MOST_NEW} new entities at once: add them to the graph with fnftg update.")
+            raise FnftgError(
+                f"A request can have up to {MOST_NEW} new entities: add them to the graph with fnftg update."
+            )
         return row
 
     def relation(self, name: RelationName) -> int:
@@ -83,13 +85,13 @@ class Resolver:
         return self.relations.row(name)
 
     def follow_edges(self) -> None:
-        """Turns the edges of new entities into triples; who they lead to may be new as well."""
+        """Turn the edges of new entities into triples; the neighbours may be new, too."""
         while self.followed < len(self.new_entities):
             entity = list(self.new_entities)[self.followed]
             own, self.followed = self.new_entities[entity], self.followed + 1
             if len(entity.edges) + len(entity.incoming) > MOST_EDGES:
                 count = len(entity.edges) + len(entity.incoming)
-                raise FnftgError(f"The new entity has {count:,} edges: {MOST_EDGES} are allowed.")
+                raise FnftgError(f"The new entity has {count:,} edges: give {MOST_EDGES} at most.")
             for relation, other in map(pair, entity.edges):
                 self.triples.append((own, self.relation(relation), self.entity(other)))
             for relation, other in map(pair, entity.incoming):
@@ -102,7 +104,7 @@ class Resolver:
             while entity.id is None and (id_ in ids or self.entities.vocabulary.find(id_) is not None):
                 id_ += "'"
             if id_ in ids or self.entities.vocabulary.find(id_) is not None:
-                raise FnftgError(f"The graph has {shortened(id_)} among its entities already: choose another id.")
+                raise FnftgError(f"The graph already has an entity {shortened(id_)}: choose another id.")
             ids.append(id_)
         return GraphDelta(tuple(self.new_entities), tuple(ids), tuple(self.new_relations), tuple(self.triples))
 
@@ -110,4 +112,4 @@ class Resolver:
 def pair(edge: Any) -> tuple[Any, Any]:
     if isinstance(edge, (tuple, list)) and len(edge) == 2:
         return edge[0], edge[1]
-    raise FnftgError(f"{shortened(str(edge))} is no edge: it must be (relation, entity).")
+    raise FnftgError(f"{shortened(str(edge))} is not an edge: give (relation, entity).")

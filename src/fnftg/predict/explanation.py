@@ -1,7 +1,7 @@
-"""Reasons for an answer: what the model looked at, and what would change without it.
+"""Explanations of an answer: attention, and the effect of each edge, word and evidence source.
 
-Every effect is exact: the score and the filtered rank are computed again without one edge of an ego-graph, or without
-one word of a text, all of them in one batch. The other edges stay as they were sampled, and evidence stays the same.
+Every effect is exact. The score and the filtered rank are computed again without one edge of an ego-graph or one word
+of a text, all variants in one batch. The other sampled edges and the evidence stay the same.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from fnftg.ranking.queries import no_self_answers
 from fnftg.ranking.rank_counts import Counts
 from fnftg.text.text_transformer import GraphTexts
 
-EDGES = 1 << 17  # of the ego-graphs that are embedded at a time
-NAMED_ITEMS = 4  # in a sentence
-MEMORY = 1 << 28  # bytes of candidates that are held while ranks are counted
+EDGES = 1 << 17  # edges of the ego-graphs embedded at a time
+NAMED_ITEMS = 4  # names listed in a sentence
+MEMORY = 1 << 28  # bytes of candidates held in memory while counting ranks
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class NamedThing:
 
 @dataclass(frozen=True)
 class Step:
-    """A relation on the way from the centre to a neighbour."""
+    """A relation and its direction, seen from the centre."""
 
     relation: str
-    direction: Literal["out", "in"]  # in: the neighbour is the head of the triple
+    direction: Literal["out", "in"]  # "in": the neighbour is the head of the triple
 
 
 @dataclass(frozen=True)
 class EdgeReason:
-    """An edge of an ego-graph: what the centre paid of its attention, and what the edge adds to score and rank."""
+    """An edge of an ego-graph: the centre's attention to it, and its effect on score and rank."""
 
     neighbour: NamedThing
     edge: Step
-    attention: list[float] | None  # of each head; of systems that have any
-    effect: float  # the score with the edge, less the score without it
+    attention: list[float] | None  # per attention head; None for systems without attention
+    effect: float  # score with the edge minus score without it
     score_without: float
     rank_without: float
 
@@ -67,24 +67,24 @@ class EdgeReason:
 @dataclass(frozen=True)
 class WordReason:
     word: str
-    effect: float  # the score with the word, less the score without it
+    effect: float  # score with the word minus score without it
     score_without: float
     rank_without: float
 
 
 @dataclass(frozen=True)
 class Side:
-    """The entity that is asked about, or the answer: its ego-graph and its text."""
+    """The ego-graph and the text of the query entity or of the answer."""
 
     entity: NamedThing
-    own_attention: list[float] | None  # what the centre paid to itself, of each head
-    edges: list[EdgeReason]  # the strongest effect first
+    own_attention: list[float] | None  # attention of the centre to itself, per head
+    edges: list[EdgeReason]  # by absolute effect, largest first
     words: list[WordReason]  # in the order of the text
 
 
 @dataclass(frozen=True)
 class EvidenceItem:
-    """One thing that speaks for the answer: an entity, an edge between the two, or both."""
+    """A single piece of evidence: an entity, an edge between query and answer, or both."""
 
     entity: NamedThing | None
     relation: Step | None
@@ -93,7 +93,7 @@ class EvidenceItem:
 
 @dataclass(frozen=True)
 class EvidenceReason:
-    """What a source of evidence adds to the score, in its own words."""
+    """The effect of one evidence source on the score, with its explanation."""
 
     source: str
     title: str
@@ -101,40 +101,40 @@ class EvidenceReason:
     score_without: float  # without this source
     rank_without: float
     sentence: str
-    value_name: str | None  # what the values of the items are
+    value_name: str | None  # what the values of the items measure
     items: list[EvidenceItem]
 
 
 @dataclass(frozen=True)
 class Near:
-    """A triple of the training split with the same relation, both of whose ends are near."""
+    """A training triple with the same relation and similar head and tail."""
 
     head: NamedThing
     tail: NamedThing
-    distance: float  # L1, of the two heads' vectors plus of the two tails'
+    distance: float  # L1 distance of the heads' vectors plus L1 distance of the tails' vectors
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reasons for a triple: how it scores, what its two sides add to that, and what in training is like it."""
+    """The explanation of a triple: score, rank, effects of edges, words and evidence, nearest training triples."""
 
     head: NamedThing
     relation: NamedThing
     tail: NamedThing
-    asked: Literal["tail", "head"]  # which of the two was to be found
+    asked: Literal["tail", "head"]  # which end of the triple was predicted
     in_graph: bool
-    hidden: bool  # the triple itself was taken out of both ego-graphs, as in evaluation
+    hidden: bool  # the triple was removed from both ego-graphs, as in evaluation
     score: float
-    rank: float  # among all entities that are no other known answers, as in evaluation
-    candidates: int  # how many that are
+    rank: float  # filtered rank among all entities, as in evaluation
+    candidates: int  # number of entities in the filtered ranking
     probability: float | None
     query: Side
     candidate: Side
-    evidence: list[EvidenceReason]  # of the sources that speak for the answer
+    evidence: list[EvidenceReason]  # sources that have evidence for the answer
     nearest: list[Near]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the explanation as nested dicts and lists, ready for JSON."""
         return asdict(self)
 
 
@@ -149,8 +149,10 @@ def explain(
     hide: bool = True,
     nearest: int = 5,
 ) -> Explanation:
-    """The reasons for the triple (rows of the graph) as the answer of (head, relation, ·) or of (·, relation, tail),
-    among the candidates of a table that fits the predictor's graph."""
+    """Explain a triple, given by rows, as an answer to (head, relation, ?) or (?, relation, tail).
+
+    `table` holds the candidate embeddings of the predictor's graph.
+    """
     model, graph, context = predictor.model.eval(), predictor.graph, predictor.context
     count = len(graph.relations)
     centre, answer = (head, tail) if asked == "tail" else (tail, head)
@@ -163,7 +165,7 @@ def explain(
     paid = attention(predictor, centres, egos, labels)
     vectors, query_embeddings = embedded(predictor, context.texts, centres, egos, labels)
 
-    # One row for each variant: of all but the first something is left out, on the query's side or on the candidate's.
+    # One row per variant. The first is complete; each other lacks one edge or word of the query or of the candidate.
     view, words = without_words(predictor, centres)
     sizes = [1, len(of_query.neighbours), len(of_candidate.neighbours), len(words[0]), len(words[1])]
     starts = np.cumsum([0, *sizes])
@@ -180,7 +182,7 @@ def explain(
 
     known = predictor.known(centres[:1], labels[:1])[1]
     in_graph = bool((known == answer).any())
-    taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored apart
+    taken = np.union1d(known, [answer]).astype(np.int64)  # the answer itself is scored separately
     if not model.allow_self_answers and no_self_answers(graph)[labels[0]]:
         taken = np.union1d(taken, [centre])
     evidence = evidence_of(model)
@@ -198,7 +200,7 @@ def explain(
             without = float(plain.scores[0]), float(mean_ranks(plain.better, plain.equal)[0])
             reasons.append(evidence_reason(graph, source, finding, centre, answer, float(counts.scores[0]), *without))
     if not np.isfinite(counts.scores[0]):
-        raise FnftgError("The model's score of this triple is not a number: there are no reasons for it.")
+        raise FnftgError("The score of this triple is not a number and cannot be explained: train the model again.")
     sides = [
         Side(
             named(graph, int(centres[place])),
@@ -237,7 +239,7 @@ def explain(
 def embedded(
     predictor: PredictorState, texts: GraphTexts, centres: Int32Array, egos: EgoGraphs, labels: Int32Array | None
 ) -> tuple[Float32Array, Float32Array]:
-    """Vectors of centres as candidates (n, d) and, given labels, as queries (n, d); one label may do for all."""
+    """Embed centres as candidates (n, d) and, given labels, as queries (n, d). One label applies to all centres."""
     model = predictor.model
     vectors = np.empty((len(centres), model.width), np.float32)
     query_embeddings = np.empty_like(vectors)
@@ -254,7 +256,7 @@ def embedded(
 
 
 def alone(egos: EgoGraphs, which: int | slice) -> EgoGraphs:
-    """Some of the ego-graphs."""
+    """Select some of the ego-graphs."""
     part = slice(which, which + 1) if isinstance(which, int) else which
     offsets = egos.offsets[part.start : part.stop + 1]
     edges = slice(int(offsets[0]), int(offsets[-1]))
@@ -262,26 +264,28 @@ def alone(egos: EgoGraphs, which: int | slice) -> EgoGraphs:
 
 
 def without_each(ego: EgoGraphs) -> EgoGraphs:
-    """From one ego-graph of n edges n ego-graphs, each without one of them."""
+    """Return the n variants of an ego-graph of n edges that lack one edge each."""
     count = len(ego.neighbours)
     kept = np.tile(np.arange(count), (count, 1))[~np.eye(count, dtype=bool)]  # (n · (n - 1),)
     return taken_edges(ego, kept, count, count - 1)
 
 
 def tiled(ego: EgoGraphs, times: int) -> EgoGraphs:
-    """One ego-graph as often as given."""
+    """Repeat one ego-graph."""
     count = len(ego.neighbours)
     return taken_edges(ego, np.tile(np.arange(count), times), times, count)
 
 
 def taken_edges(ego: EgoGraphs, edges: Int64Array, graphs: int, size: int) -> EgoGraphs:
-    """Ego-graphs of one size, of edges of one ego-graph."""
+    """Return ego-graphs of equal size, made of edges of one ego-graph."""
     return EgoGraphs(np.arange(graphs + 1) * size, ego.neighbours[edges], ego.labels[edges])
 
 
 def without_words(predictor: PredictorState, entities: Int32Array) -> tuple[GraphTexts, list[list[str]]]:
-    """The words of two entities' texts that the model reads, and the texts of a view that has for each word of the
-    first, then of the second, a new entity whose text lacks it. A text of one word has none to spare."""
+    """Return the graph's texts extended by variants that lack one word each, and the words of the two entities.
+
+    The variants of the first entity's text come first, then those of the second. A text of one word has no variants.
+    """
     graph, texts = predictor.graph, predictor.context.texts
     limit = predictor.model.config.text.words
     words = [graph.entities.texts[int(row)].split()[:limit] for row in entities]
@@ -302,20 +306,22 @@ def without_words(predictor: PredictorState, entities: Int32Array) -> tuple[Grap
 def attention(
     predictor: PredictorState, centres: Int32Array, egos: EgoGraphs, labels: Int32Array
 ) -> list[Float64Array] | None:
-    """What the Graph Transformer paid for the query of the first centre, and for the second centre as a
-    candidate: (heads, 1 + neighbours) each, the centre itself first, the heads of an ensemble's members
-    one after the other. None for systems without attention over edges."""
+    """Return the Graph Transformer's attention for the first centre as a query and the second as a candidate.
+
+    Each array is (heads, 1 + neighbours), with the centre itself first. The heads of an ensemble's members are
+    concatenated. Returns None for systems without attention over edges.
+    """
     found = predictor.model.attention(predictor.context.texts, centres, egos, labels)
     if found is None:
         return None
     heads = [
         [weights[offsets[row] : offsets[row + 1]].T.double().cpu().numpy() for offsets, weights in found]
-        for row in (2, 1)  # of both as candidates, then both as queries
+        for row in (2, 1)  # `found` has both centres as candidates, then both as queries
     ]
     return [np.concatenate(parts) for parts in heads]
 
 
-# Words for people
+# Conversion to names
 
 
 def named(graph: KnowledgeGraph, row: int) -> NamedThing:
@@ -362,7 +368,7 @@ def evidence_reason(
     score_without: float,
     rank_without: float,
 ) -> EvidenceReason:
-    """What a source found, with names in place of rows."""
+    """Convert the finding of a source, with names instead of rows."""
     items = [
         EvidenceItem(
             None if item.entity is None else named(graph, item.entity),
@@ -389,7 +395,7 @@ def step(graph: KnowledgeGraph, label: int) -> Step:
 def nearest_triples(
     graph: KnowledgeGraph, table: PatchedTable, triple: tuple[int, int, int], ends: Float32Array, count: int
 ) -> list[Near]:
-    """Of the training triples with this relation those whose head and tail have the nearest vectors, both together."""
+    """Return the training triples of this relation whose head and tail vectors are nearest, by summed distance."""
     train = graph.triples("train")
     others = np.unique(train[train[:, 1] == triple[1]], axis=0)
     others = others[(others != np.array(triple)).any(axis=1)]

@@ -1,7 +1,7 @@
-"""An explanation as a drawing: the ego-graphs of query and candidate side by side, as SVG that needs nothing else.
+"""Drawings of explanations: the ego-graphs of query and candidate side by side, as self-contained SVG.
 
-An edge is as wide as its effect on the score is strong: blue where it speaks for the answer, orange where against. Its
-arrow goes from head to tail. Words are coloured likewise.
+The width of an edge shows its effect on the score, and the colour shows the sign: blue supports the answer, orange
+counts against it. Arrows point from head to tail. Words are coloured in the same way.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from textwrap import wrap
 from fnftg.predict.explanation import EdgeReason, Explanation, Side, WordReason
 
 FOR, AGAINST, INK, FAINT, LINE = "#0072B2", "#D55E00", "#222222", "#6B6B6B", "#C9C9C9"
-DRAWN = 20  # neighbours of a centre
+DRAWN = 20  # neighbours drawn per centre
 MARGIN, NAMES, HEADER, WORDS_WIDTH = 24, 190, 110, 100  # pixels beside a circle of neighbours; characters of a line
 CENTRE, NODE, THIN, WIDE = 48, 6, 1.0, 9.0  # radii; the widths of edges
 STYLE = "font-family: system-ui, 'DejaVu Sans', sans-serif"
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML 1.0 does not allow
 
 
 def drawing(found: Explanation) -> str:
-    """The whole picture."""
-    asked = f"The question: {shown(found.query.entity.name)}, asked for its {found.asked} by {found.relation.name}"
+    """Draw an explanation as an SVG document."""
+    name, relation = shown(found.query.entity.name), shown(found.relation.name)
+    query = f"({name}, {relation}, ?)" if found.asked == "tail" else f"(?, {relation}, {name})"
     sides = [
-        (asked, found.query),
-        (f"The answer: {shown(found.candidate.entity.name)}, as a candidate", found.candidate),
+        (f"Query: {query}", found.query),
+        (f"Answer: {shown(found.candidate.entity.name)}", found.candidate),
     ]
     most = max((abs(edge.effect) for _, side in sides for edge in side.edges), default=0.0)
     most_words = max((abs(word.effect) for _, side in sides for word in side.words), default=0.0)
@@ -57,7 +58,7 @@ def triple_words(found: Explanation) -> str:
 
 
 def outcome(found: Explanation) -> str:
-    """Score and rank in words."""
+    """Describe score and rank in a sentence."""
     words = [f"Rank {found.rank:,g} of {found.candidates:,}, score {found.score:.3f}"]
     if found.probability is not None:
         words.append(f"probability {found.probability:.3f}")
@@ -69,7 +70,7 @@ def outcome(found: Explanation) -> str:
 
 
 def panel(side: Side, x: float, y: float, radius: float, most: float) -> list[str]:
-    """One ego-graph around (x, y)."""
+    """Draw one ego-graph around (x, y)."""
     edges = side.edges[:DRAWN]
     lines, nodes = [], []
     for place, edge in enumerate(edges):
@@ -92,14 +93,14 @@ def panel(side: Side, x: float, y: float, radius: float, most: float) -> list[st
         words = f"and {len(more):,} more, none of which changes the score by more than {strongest:.3g}"
         nodes.append(text(x, y + radius + 38, words, size=12, colour=FAINT, anchor="middle"))
     if not edges:
-        nodes.append(text(x, y + CENTRE + 34, "no neighbours to look at", size=12, colour=FAINT, anchor="middle"))
+        nodes.append(text(x, y + CENTRE + 34, "no edges", size=12, colour=FAINT, anchor="middle"))
     return lines + nodes
 
 
 def neighbour(
     edge: EdgeReason, x: float, y: float, angle: float, radius: float, most: float
 ) -> tuple[list[str], list[str]]:
-    """The line between the centre and a neighbour with its label, and the neighbour with its name."""
+    """Draw an edge with its label, and the neighbour with its name."""
     cos, sin = math.cos(angle), math.sin(angle)
     width = THIN + (WIDE - THIN) * (abs(edge.effect) / most if most else 0)
     colour = FOR if edge.effect >= 0 else AGAINST
@@ -135,10 +136,10 @@ def neighbour(
 
 
 def words_of(side: Side, left: float, top: float, most: float) -> list[str]:
-    """The text, each word in the colour of its effect."""
+    """Draw the text, with each word in the colour of its effect."""
     if not side.words:
-        return [text(left, top, "A text of one word has none to spare.", size=12, colour=FAINT)]
-    parts = [text(left, top, "Its text, by what each word adds to the score:", size=12, colour=FAINT)]
+        return [text(left, top, "The text has a single word.", size=12, colour=FAINT)]
+    parts = [text(left, top, "The text, coloured by the effect of each word on the score:", size=12, colour=FAINT)]
     for row, line in enumerate(lines_of(side.words)):
         spans = "".join(span(word, abs(word.effect) / most if most else 0) for word in line)
         parts.append(
@@ -165,7 +166,7 @@ def lines_of(words: list[WordReason]) -> list[list[WordReason]]:
 
 
 def arrowheads() -> str:
-    """Of one size whatever the width of the line."""
+    """Define arrowheads of one size, whatever the width of the line."""
     heads = "".join(
         f'<marker id="{name}" viewBox="0 0 10 10" refX="8" refY="5" markerWidth="13" markerHeight="13" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L10 5L0 10z" fill="{colour}"/></marker>'
@@ -175,7 +176,7 @@ def arrowheads() -> str:
 
 
 def legend(x: float, y: float) -> str:
-    said = "Without it the score would fall: it speaks for the answer.", "The score would rise: it speaks against it."
+    said = "Raises the score of the answer.", "Lowers the score of the answer."
     at, parts = x, []
     for colour, words in zip((FOR, AGAINST), said, strict=True):
         parts.append(f'<line x1="{at}" y1="{y - 4}" x2="{at + 30}" y2="{y - 4}" stroke="{colour}" stroke-width="6"/>')
@@ -185,7 +186,7 @@ def legend(x: float, y: float) -> str:
         text(
             at,
             y,
-            "The wider, the stronger; figures: what it adds to the score, and the centre's attention to it.",
+            "Line width and first figure: effect on the score. Second figure: attention of the centre.",
             size=12,
             colour=FAINT,
         )
@@ -206,19 +207,19 @@ def text(
     anchor: str = "start",
     halo: bool = False,
 ) -> str:
-    """With a halo it stays legible above lines: a white copy lies below, since few viewers know paint-order."""
+    """Draw a line of text. With `halo`, a white copy below keeps it legible (few viewers support paint-order)."""
     place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}"'
     below = f'<text {place} fill="none" stroke="#FFFFFF" stroke-width="3" aria-hidden="true">{clean(words)}</text>'
     return (below if halo else "") + f'<text {place} fill="{colour}">{clean(words)}</text>'
 
 
 def clean(words: str) -> str:
-    """Escaped, and without the characters that XML cannot hold."""
+    """Escape the text and remove the characters that XML does not allow."""
     return html.escape(NOT_XML.sub("�", words))
 
 
 def shown(name: str) -> str:
-    """A name as people would write it: some datasets join its words."""
+    """Replace the underscores of a name by blanks."""
     return cut(name.replace("_", " "), 60)
 
 
@@ -227,7 +228,7 @@ def cut(words: str, most: int) -> str:
 
 
 def mixed(colour: str, share: float) -> str:
-    """A colour that starts at grey."""
+    """Mix a colour with grey."""
     one, other = (tuple(int(code[at : at + 2], 16) for at in (1, 3, 5)) for code in (FAINT, colour))
     return "#" + "".join(f"{round(a + (b - a) * min(share, 1)):02X}" for a, b in zip(one, other, strict=True))
 

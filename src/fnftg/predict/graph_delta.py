@@ -1,4 +1,4 @@
-"""A view of a graph with what a request adds to it."""
+"""Graph views extended by what a request adds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fnftg.predict.questions import GraphDelta
 
 
 def extended_graph(graph: KnowledgeGraph, delta: GraphDelta) -> KnowledgeGraph:
-    """A view with the new entities, relations and triples, these in a split of their own."""
+    """Return a view with the new entities, relations and triples; the triples are in a split of their own."""
     relation_ids = []
     for relation in delta.relations:
         id_ = relation.text

@@ -1,7 +1,7 @@
-"""`fnftg update`: a graph that grows, embedded only where it changed.
+"""`fnftg update`: extend a graph and embed only the entities whose ego-graph changed.
 
-What is written appears in this order, each thing whole: the new store, the answers for it, the note that it is the
-current one. A crash in between leaves the old graph current.
+Three things are written in order, each atomically: the new store, its answers, and the note that it is the current
+graph. After a crash in between, the old graph is still the current one.
 """
 
 from __future__ import annotations
@@ -15,49 +15,59 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fnftg.array_files import write_array, write_rows
 from fnftg.arrays import AnyArray
 from fnftg.ego.context import GraphContext
+from fnftg.ego.known_answers import new_triples
 from fnftg.errors import FnftgError, shortened
 from fnftg.files import new_folder
 from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
-from fnftg.kg.store import write_array
 from fnftg.predict import answer_cache
 from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
 
 SPLIT, GRAPHS = "added", "graphs"
-BLOCK = 1 << 16  # rows of a table that are copied at a time
+BLOCK = 1 << 16  # rows of a table copied at a time
 
 
 @dataclass(frozen=True)
 class Update:
-    """What came of it."""
+    """The result of an update."""
 
     store: Path
-    entities: int  # new ones
+    entities: int  # number of new entities
     relations: int
     triples: int
-    embedded: int  # entities, new ones included
+    known: int  # triples that the graph already has, or that are repeated in the file
+    embedded: int  # number of embedded entities, including new ones
     index: NearestIndex | None
 
 
 def read_additions(
-    graph: KnowledgeGraph, triples: Path | None, texts: Path | None, relation_texts: Path | None
-) -> KnowledgeGraph:
-    """A view with what the files add: lines of head, relation, tail; and lines of id, text."""
+    predictor: Predictor, triples: Path | None, texts: Path | None, relation_texts: Path | None
+) -> tuple[KnowledgeGraph, Triples, int]:
+    """Read the files that an update adds.
+
+    Returns:
+        A view of the extended graph, the new triples without duplicates, and the number of triples that are not new.
+    """
+    graph = predictor.graph
     if triples is None and texts is None:
-        raise FnftgError("There is nothing to add: give --triples, --texts or both.")
+        raise FnftgError("Nothing to add: give --triples, --texts or both.")
     entities = _new_texts(graph.entities, texts, "entity")
     relations = _new_texts(graph.relations, relation_texts, "relation")
     view = graph.extended(entities, relations)
     rows = [_rows(view, *place_and_frame) for place_and_frame in ([] if triples is None else _frames(triples, 3))]
-    if not rows:
-        return view
-    added: Triples = np.concatenate([graph.splits.get(SPLIT, np.empty((0, 3), np.int32)), *rows])
-    return KnowledgeGraph(view.entities, view.relations, {**graph.splits, SPLIT: added}, None, graph.report)
+    given: Triples = np.concatenate([np.empty((0, 3), np.int32), *rows])
+    new = new_triples(predictor.known, given)
+    if not len(new):
+        return view, new, len(given)
+    added = np.concatenate([graph.splits.get(SPLIT, new[:0]), new])
+    view = KnowledgeGraph(view.entities, view.relations, {**graph.splits, SPLIT: added}, None, graph.report)
+    return view, new, len(given) - len(new)
 
 
 def update(
@@ -68,33 +78,31 @@ def update(
     store: Path | None = None,
     force: bool = False,
 ) -> Update:
-    """Writes the extended graph as a store, its answers into the run's folder, and makes it the graph that is asked."""
+    """Write the extended graph and its answers, and make it the run's current graph.
+
+    Nothing is written if the files contain nothing new.
+    """
     if predictor.folder is None or predictor.graph.path is None:
-        raise FnftgError(
-            f"{predictor.run} cannot be updated: it must be the folder of a run, with its graph in a store."
-        )
-    before = len(predictor.graph.splits.get(SPLIT, ()))
-    view = read_additions(predictor.graph, triples, texts, relation_texts)
-    new: Triples = view.splits.get(SPLIT, np.empty((0, 3), np.int32))[before:]
+        raise FnftgError(f"{predictor.run} cannot be updated: give the folder of a run whose graph is a store.")
+    view, new, known = read_additions(predictor, triples, texts, relation_texts)
+    more = len(view.entities) - len(predictor.graph.entities), len(view.relations) - len(predictor.graph.relations)
+    if not len(new) and not any(more):
+        return Update(predictor.graph.path, 0, 0, 0, known, 0, None)
     written = view.save(store or _next_store(predictor.run), force)
     assert written.path is not None
     folder = answer_cache.folder_of(predictor.run, written)
     assert folder is not None
     embedded, index = 0, None
-    if not folder.is_dir():
-        with new_folder(folder) as partial:
+    if not answer_cache.is_whole(folder):
+        with new_folder(folder, answer_cache.ANSWERS, owned=True) as partial:
             embedded, index = write_extended(partial, predictor, written, new)
     answer_cache.set_current_graph(predictor.run, written.path)
     _remove_replaced(predictor, written.path)
-    counts = (
-        len(written.entities) - len(predictor.graph.entities),
-        len(written.relations) - len(predictor.graph.relations),
-    )
-    return Update(written.path, *counts, len(new), embedded, index)
+    return Update(written.path, *more, len(new), known, embedded, index)
 
 
 def _remove_replaced(predictor: Predictor, current: Path) -> None:
-    """Stores of earlier updates, also of those that never ended, and the answers for the last one."""
+    """Delete the stores of earlier updates, including interrupted ones, and the answers for the previous store."""
     for store in (predictor.run / GRAPHS).glob("*"):
         if store.name.isdigit() and store.resolve() != current.resolve():
             if predictor.folder is not None and predictor.graph.path == store.resolve():
@@ -105,7 +113,7 @@ def _remove_replaced(predictor: Predictor, current: Path) -> None:
 def write_extended(
     folder: Path, predictor: Predictor, graph: KnowledgeGraph, triples: Triples
 ) -> tuple[int, NearestIndex | None]:
-    """The answers for an extended graph from those of the old one; returns how many entities were embedded."""
+    """Write the answers for an extended graph; return the number of embedded entities and the index."""
     texts = predictor.context.texts.extended(graph, predictor.model.tt.encoder)
     entities, relations = len(graph.entities), len(graph.relations)
     neighbours = predictor.context.neighbours.extended(triples, entities, relations)
@@ -120,24 +128,20 @@ def write_extended(
         _write_features(folder, texts.features, entities + 2 * relations)
     index = None
     if predictor.folder is not None and (predictor.folder / HNSW).is_dir():
-        table = answer_cache.mapped(folder, answer_cache.TABLE)
-        old = NearestIndex.open(predictor.folder / HNSW)
-        index = old.extended(predictor.model, table, changed.astype(np.int64), predictor.sample_query_embeddings())
+        table = answer_cache.load_vectors(folder, entities, vectors.shape[1])
+        old = NearestIndex.open(predictor.folder / HNSW, len(predictor.table))
+        queries = predictor.sample_query_embeddings()
+        index = (
+            NearestIndex.built(predictor.model, table, queries)
+            if old is None
+            else old.extended(predictor.model, table, changed.astype(np.int64), queries)
+        )
         index.save(folder / HNSW)
     return len(changed), index
 
 
-def write_rows(path: Path, count: int, width: int, parts: Iterator[AnyArray]) -> None:
-    """An .npy file of an array of float32 that is never whole in memory."""
-    with open(path, "wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for part in parts:
-            file.write(np.ascontiguousarray(part, "<f4").data.cast("B") if part.size else b"")
-
-
 def _patched(old: AnyArray, count: int, rows: AnyArray, vectors: Any) -> Iterator[AnyArray]:
-    """The old table with some rows replaced or added, in blocks; rows ascend, and all that are new are among them."""
+    """Yield the table with some rows replaced or added, in blocks. `rows` is sorted and includes all new rows."""
     for start in range(0, count, BLOCK):
         stop = min(start + BLOCK, count)
         block = np.empty((stop - start, old.shape[1]), np.float32)
@@ -148,7 +152,7 @@ def _patched(old: AnyArray, count: int, rows: AnyArray, vectors: Any) -> Iterato
 
 
 def _write_features(folder: Path, features: FeatureStore, rows: int) -> None:
-    """Old and new features as one table, so that no text is ever encoded again."""
+    """Write old and new features as one table, so that no text is encoded again."""
     view = features.table
     assert isinstance(view, ViewTable) and isinstance(view.base, FlatTable)
     new, place = view.view.split(np.arange(rows))
@@ -182,7 +186,7 @@ def _frames(path: Path, width: int) -> Iterator[tuple[Any, pl.DataFrame]]:
 
 
 def _new_texts(vocabulary: Vocabulary, path: Path | None, kind: str) -> dict[str, str]:
-    """The ids that the graph lacks, with their texts."""
+    """Read the ids that the graph lacks, with their texts."""
     texts: dict[str, str] = {}
     for block, frame in [] if path is None else _frames(path, 2):
         for id_, text in frame.iter_rows():
@@ -191,7 +195,7 @@ def _new_texts(vocabulary: Vocabulary, path: Path | None, kind: str) -> dict[str
             if known is not None and known != text:
                 place = _line(block, id_)
                 raise FnftgError(
-                    f"{place}: the {kind} {shortened(id_)} has another text already; import the graph anew."
+                    f"{place}: the {kind} {shortened(id_)} already has another text; import the graph again."
                 )
             if row is None:
                 texts[id_] = text
@@ -218,7 +222,7 @@ def _rows(view: KnowledgeGraph, block: Any, frame: pl.DataFrame) -> Triples:
 
 
 def _line(block: Any, id_: str) -> str:
-    """The place of the first line that has an id in one of its columns."""
+    """Return the file and number of the first line with this id in one of its columns."""
     for number, line in block.lines():
         if id_.encode() in line.split(b"\t"):
             return f"{block.path}, line {number}"

@@ -1,36 +1,37 @@
-"""An index of millions of candidates that finds nearly the best ones without looking at all of them.
+"""Approximate nearest-neighbour index over the candidate embeddings, for graphs with millions of entities.
 
-A graph of small worlds (HNSW; Malkov and Yashunin, 2018), by faiss. How many of the ten best it finds is measured when
-it is built; it looks as far as that takes. It can only grow: a vector that changed is added again, and its old place is
-skipped.
+The index is faiss's HNSW (Malkov and Yashunin, 2018). Its recall of the ten best answers is measured when it is built,
+and the search effort is raised until the recall is high enough. The index is append-only: a changed vector is added
+again, and the old copy is ignored.
 
-hnsw/index.faiss      the vectors and the graph
-hnsw/rows.npy         the row of the table that each of its vectors is, -1 where that changed since
-hnsw/about.json       recall, effort, and how both were measured
+hnsw/index.faiss      vectors and graph
+hnsw/rows.npy         table row of each vector, or -1 if the vector is out of date
+hnsw/about.json       recall, effort, number of queries that they were measured on
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fnftg.array_files import load_array, write_array
 from fnftg.arrays import Float32Array, Int64Array
-from fnftg.console import progress
-from fnftg.errors import FnftgError
+from fnftg.checksums import verify_folder
+from fnftg.console import log, progress
+from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_folder
-from fnftg.kg.store import write_array
+from fnftg.json_files import read_json, write_json
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.search import pair_scores, top_answers
 
-HNSW, FILE, ROWS, ABOUT = "hnsw", "index.faiss", "rows.npy", "about.json"
-LINKS, BUILDING = 16, 40  # of each vector, and how many are looked at while it is built
-EFFORTS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # vectors looked at in a search
-ENOUGH, MEASURED, BEST = 0.97, 200, 10  # recall to reach, queries that it is measured with, answers of each
-STALE = 0.2  # share of skipped places from which on it is built anew
+HNSW, FILE, ROWS, ABOUT, KIND = "hnsw", "index.faiss", "rows.npy", "about.json", "index"
+LINKS, BUILDING = 16, 40  # HNSW's M and efConstruction
+EFFORTS = (32, 64, 128, 256, 512, 1024, 2048, 4096)  # efSearch values to try, in order
+ENOUGH, MEASURED, BEST = 0.97, 200, 10  # recall to reach, queries to measure it on, answers per query
+STALE = 0.2  # share of outdated vectors above which the index is rebuilt
 BLOCK = 20_000  # vectors added at a time
 
 
@@ -44,22 +45,24 @@ def faiss() -> Any:
 
 @dataclass(frozen=True)
 class NearestIndex:
+    """An HNSW index with its measured recall. Find candidates with `search`."""
+
     index: Any  # faiss.IndexHNSWFlat
     rows: Int64Array  # (vectors,)
     effort: int
-    recall: float  # of the ten best of `queries`
+    recall: float  # of the ten best answers to `queries` queries
     queries: int
 
     @classmethod
     def built(cls, model: LinkPredictor, table: Float32Array, query_embeddings: Float32Array) -> NearestIndex:
-        """Over all rows of the table (n, d); recall is measured on query embeddings (q, d)."""
+        """Build an index over the table (n, d) and measure its recall on query embeddings (q, d)."""
         index = faiss().IndexHNSWFlat(table.shape[1], LINKS, metric(model))
         index.hnsw.efConstruction = BUILDING
         add_vectors(index, table)
         return cls(index, np.arange(len(table)), EFFORTS[0], 0.0, 0).measured(model, table, query_embeddings)
 
     def measured(self, model: LinkPredictor, table: Float32Array, query_embeddings: Float32Array) -> NearestIndex:
-        """With the least effort that finds enough of the ten best."""
+        """Return the index with the lowest effort that reaches the required recall."""
         nobody, nothing = np.zeros(len(query_embeddings) + 1, np.int64), np.zeros(0, np.int64)
         _, best = top_answers(model, query_embeddings, table, nobody, nothing, BEST)
         tried = self
@@ -83,7 +86,7 @@ class NearestIndex:
         left_out: Int64Array,
         k: int,
     ) -> tuple[Float32Array, Int64Array]:
-        """As `top_answers`, but a few of the best may be missing: finds candidates, then scores them exactly."""
+        """Search approximately, as a replacement of `top_answers`: score candidates from the index exactly."""
         stale = int((self.rows < 0).sum())
         most = min(k + int(np.diff(offsets).max(initial=0)) + min(stale, k), len(self.rows))
         scores, rows = (
@@ -94,7 +97,7 @@ class NearestIndex:
             return scores, rows
         parameters = faiss().SearchParametersHNSW(efSearch=max(self.effort, most))
         asked = np.ascontiguousarray(query_embeddings, np.float32)
-        _, places = self.index.search(asked, most, params=parameters)  # (q, most), -1 where there are fewer
+        _, places = self.index.search(asked, most, params=parameters)  # (q, most), -1 if there are fewer
         found = np.where(places >= 0, self.rows[places], -1)
         query = np.repeat(np.arange(len(query_embeddings)), most)
         size = len(table)
@@ -113,7 +116,7 @@ class NearestIndex:
     def extended(
         self, model: LinkPredictor, table: Float32Array, changed: Int64Array, query_embeddings: Float32Array
     ) -> NearestIndex:
-        """In step with a table of which some rows changed or are new; built anew when too much of it is skipped."""
+        """Add changed and new rows of the table; rebuild the index if too many of its vectors are out of date."""
         stale = np.isin(self.rows, changed) | (self.rows < 0)
         if stale.sum() > STALE * len(table):
             return NearestIndex.built(model, table, query_embeddings)
@@ -121,29 +124,33 @@ class NearestIndex:
         add_vectors(self.index, table[changed])
         return replace(self, rows=rows).measured(model, table, query_embeddings)
 
-    def save(self, folder: Path, force: bool = False) -> None:
-        with new_folder(folder, force) as partial:
+    def save(self, folder: Path) -> None:
+        with new_folder(folder, KIND, owned=True) as partial:
             faiss().write_index(self.index, str(partial / FILE))
             write_array(partial / ROWS, self.rows)
             about = {"effort": self.effort, "recall": self.recall, "queries": self.queries}
-            (partial / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            write_json(partial / ABOUT, about)
 
     @classmethod
-    def open(cls, folder: Path) -> NearestIndex:
+    def open(cls, folder: Path, entities: int) -> NearestIndex | None:
+        """Open the index of a table with this many entities; log a line and return None if it is damaged."""
         library = faiss()
         try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            rows = np.load(folder / ROWS, allow_pickle=False)
+            verify_folder(folder, KIND)
+            about = read_json(folder / ABOUT)
+            rows = load_array(folder / ROWS, np.int64, bounds=(-1, entities))
             index = library.read_index(str(folder / FILE))
             if index.ntotal != len(rows):
-                raise ValueError("sizes")
-            return cls(index, rows, int(about["effort"]), float(about["recall"]), int(about["queries"]))
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise FnftgError(f"The index in {folder} is damaged: delete this folder, and it is built anew.") from error
+                raise DamagedError(f"{folder} is damaged: its files do not match.")
+            return cls(index, np.array(rows), int(about["effort"]), float(about["recall"]), int(about["queries"]))
+        except (FnftgError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            reason = str(error) if isinstance(error, FnftgError) else f"{folder} is damaged."
+            log(f"{reason} The index is built again.")
+            return None
 
 
 def metric(model: LinkPredictor) -> int:
-    """Distances, or inner products: of other scores no index is known."""
+    """Return faiss's metric for the model's score: L1 distance or inner product. No other scores are supported."""
     import torch
 
     if model.by_distance:
@@ -160,5 +167,5 @@ def add_vectors(index: Any, vectors: Float32Array) -> None:
     with progress("Building the index", len(vectors), "entities") as advance:
         for start in range(0, len(vectors), BLOCK):
             part = np.array(vectors[start : start + BLOCK], np.float32)
-            index.add(np.nan_to_num(part))  # a NaN would spoil the graph; its candidate is never an answer
+            index.add(np.nan_to_num(part))  # NaN would corrupt the graph; such a candidate is never returned
             advance(len(part))

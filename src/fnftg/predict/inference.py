@@ -1,7 +1,7 @@
-"""Answers to many questions at once, each about a graph of its own: the graph, and what the question adds to it.
+"""Batched inference: answers to many questions, each with its own additions to the graph.
 
-Only the texts that are new are encoded, and only the ego-graphs that new edges change are embedded again; all other
-candidates come from the table. The answers are those of a graph into which the new entities had been imported.
+Only new texts are encoded, and only ego-graphs that new edges change are embedded again. All other candidates come from
+the table. The answers equal those of a graph into which the new entities were imported.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fnftg.ranking.evidence_scores import EvidenceScores, merged
 from fnftg.ranking.search import pair_scores
 from fnftg.text.text_transformer import GraphTexts
 
-ROUND = 512  # questions answered at a time
+ROUND = 512  # questions per batch
 Search = Callable[[Float32Array, Int64Array, Int64Array, int], tuple[Float32Array, Int64Array]]
 
 
 @dataclass(frozen=True)
 class RequestBatch:
-    """Requests and one view for the texts of all that they add; each has its own numbers for what is new to it."""
+    """Requests and a common view of the texts that they add. Each request has its own numbers for what is new."""
 
     predictor: PredictorState
     asked: Sequence[ResolvedQuery]
     texts: GraphTexts
-    first_entity: Int64Array  # (q,): how many new entities come before those of each request
+    first_entity: Int64Array  # (q,): number of new entities of all earlier requests
     first_relation: Int64Array  # (q,)
 
     @classmethod
@@ -57,7 +57,7 @@ class RequestBatch:
 
     @cached_property
     def contexts(self) -> list[VisibleGraph]:
-        """What each request looks at: the graph, or the graph with what it adds."""
+        """The visible graph of each request, including what it adds."""
         return [
             self.context(request) if one.delta else self.predictor.context for request, one in enumerate(self.asked)
         ]
@@ -80,35 +80,35 @@ class RequestBatch:
         )
 
     def relations_of(self, request: int) -> int:
-        """R as the request sees it."""
+        """Return the number of relations, including the request's new ones."""
         return len(self.predictor.graph.relations) + len(self.asked[request].delta.relations)
 
     def changed(self, request: int) -> Int64Array:
-        """The entities whose ego-graphs the request changes."""
+        """Return the entities whose ego-graphs the request changes."""
         context = self.contexts[request]
         if not isinstance(context, ExtendedContext):
             return np.zeros(0, np.int64)
         return context.changed_centres(self.predictor.model.ego)
 
     def entities(self, rows: IntArray, request: int) -> Int32Array:
-        """A request's rows of entities as rows of the common view."""
+        """Convert a request's entity rows to rows of the common view."""
         own = rows >= len(self.predictor.graph.entities)
         return np.asarray(rows + own * self.first_entity[request], np.int32)
 
     def labels(self, labels: IntArray, request: int) -> Int32Array:
-        """A request's labels as labels of the common view."""
+        """Convert a request's labels to labels of the common view."""
         count = self.relations_of(request)
         relation, inverse = labels % count, labels >= count
         relation = relation + (relation >= len(self.predictor.graph.relations)) * self.first_relation[request]
         return np.asarray(relation + inverse * self.texts.relations, np.int32)
 
     def ego_graphs(self, request: int, centres: IntArray) -> EgoGraphs:
-        """In the numbers of the common view."""
+        """Sample ego-graphs, with rows and labels of the common view."""
         egos = self.contexts[request].ego_graphs(self.predictor.model.ego, centres.astype(np.int32))
         return EgoGraphs(egos.offsets, self.entities(egos.neighbours, request), self.labels(egos.labels, request))
 
     def embedded(self, centres: list[AnyArray], egos: list[EgoGraphs], labels: Int32Array | None) -> Float32Array:
-        """Embeddings of candidates, or of queries where there are labels: (n, d)."""
+        """Embed centres as queries if labels are given, else as candidates: (n, d)."""
         model = self.predictor.model
         if not centres:
             return np.empty((0, model.width), np.float32)
@@ -118,8 +118,12 @@ class RequestBatch:
         return vectors
 
     def evidence(self, queries: Sequence[tuple[int, IntArray, IntArray]], labels: Int32Array) -> EvidenceScores:
-        """What evidence adds to the scores of queries, given as requests with centres and labels in their own numbers;
-        the same labels (q,) in those of the common view."""
+        """Return the scores that evidence adds to queries.
+
+        Args:
+            queries: requests with centres and labels, in each request's own numbers.
+            labels: the same labels (q,), in the numbers of the common view.
+        """
         model = self.predictor.model
         evidence = evidence_of(model)
         if evidence is None:
@@ -133,7 +137,7 @@ class RequestBatch:
 
 
 def combined(parts: list[EgoGraphs]) -> EgoGraphs:
-    """Several batches of ego-graphs as one."""
+    """Concatenate batches of ego-graphs."""
     starts = np.cumsum([0, *(len(part.neighbours) for part in parts)])
     offsets = np.concatenate([[0], *(part.offsets[1:] + start for part, start in zip(parts, starts[:-1], strict=True))])
     return EgoGraphs(
@@ -144,7 +148,7 @@ def combined(parts: list[EgoGraphs]) -> EgoGraphs:
 
 
 def answered(predictor: PredictorState, asked: Sequence[ResolvedQuery], k: int, known: bool) -> list[list[Answer]]:
-    """The k best answers to each question, known links left out or kept and marked; nothing is its own answer."""
+    """Return the k best answers to each question. Known triples are left out, or marked if `known`."""
     answers: dict[int, list[Answer]] = {}
     for_entities = [place for place, one in enumerate(asked) if one.relation >= 0]
     for start in range(0, len(for_entities), ROUND):
@@ -168,7 +172,7 @@ def entity_answers(
     plain = [request for request, one in enumerate(asked) if not one.delta]
     own = [request for request, one in enumerate(asked) if one.delta]
     groups = [(request, [request]) for request in own]
-    if plain:  # all of them look at the same graph
+    if plain:  # these requests all see the same graph
         groups.insert(0, (plain[0], plain))
     query_egos = [batch.ego_graphs(request, centres[members]) for request, members in groups]
     changed_rows = [batch.changed(request) for request in own]
@@ -189,9 +193,9 @@ def entity_answers(
     evidence = batch.evidence([(request, centres[some], labels[some]) for request, some in groups], view_labels)
     listed = np.array(order, np.int64)[evidence.queries], evidence.rows, evidence.values
     candidates = ScoredCandidates.of(predictor, query_embeddings, size, query, rows, vectors, *listed)
-    itself = np.arange(len(asked)) * size + centres  # no answer, unless the graph says so
+    itself = np.arange(len(asked)) * size + centres  # excluded unless the graph contains such a triple
     left_out = np.setdiff1d(itself, links) if known else np.union1d(itself, links)
-    scores, found = candidates.best(left_out, max(k, 2))  # two, so that the first has a rival
+    scores, found = candidates.best(left_out, max(k, 2))  # at least two, for the margin of the best
     marks = np.isin(np.arange(len(asked))[:, None] * size + found, links) & (found >= 0)
     unknown = partial(candidates.best, np.union1d(itself, links), 2) if known else lambda: (scores, found)
     probabilities = probable(batch, scores, found, view_labels[np.argsort(order)], unknown)
@@ -202,7 +206,7 @@ def entity_answers(
 
 
 def relation_answers(predictor: PredictorState, one: ResolvedQuery, k: int, known: bool) -> list[Answer]:
-    """All relations of two entities, by the score that the tail has as an answer to (head, relation, ?)."""
+    """Rank all relations between two entities by the score of the tail as an answer to (head, relation, ?)."""
     batch = RequestBatch.of(predictor, [one])
     count, changed = batch.relations_of(0), batch.changed(0)
     labels, centres = np.arange(count), np.full(count, one.head, np.int64)
@@ -236,8 +240,13 @@ def best_tails(
     query_embeddings: Float32Array,
     relations: Int64Array,
 ) -> tuple[Float32Array, Int64Array]:
-    """The two best tails that are not known of (head, relation, ?), of the head of the only question with some
-    relations (q,) and their embeddings: scores and rows, (q, 2) each."""
+    """Return scores and rows (q, 2) of the two best new tails for the batch's only head and each relation.
+
+    Args:
+        changed: entities whose ego-graphs the request changes.
+        query_embeddings: embeddings (q, d) of the head with each relation.
+        relations: rows (q,) of the relations.
+    """
     predictor, one = batch.predictor, batch.asked[0]
     asked = [replace(one, relation=relation, tail=-1) for relation in relations.tolist()]
     vectors = batch.embedded([batch.entities(changed, 0)], [batch.ego_graphs(0, changed)], None)
@@ -255,13 +264,15 @@ def best_tails(
 
 @dataclass(frozen=True)
 class ScoredCandidates:
-    """All entities as candidates of queries. Most are scored by the table; new and changed ones, and those that
-    evidence speaks for, have scores of their own."""
+    """All entities as candidates.
+
+    Most are scored from the table. New and changed entities, and those with evidence, have their scores stored here.
+    """
 
     predictor: PredictorState
     query_embeddings: Float32Array  # (q, d)
-    size: int  # above every row
-    query: Int64Array  # (p,): whose candidate each of those with a score of its own is
+    size: int  # larger than every row
+    query: Int64Array  # (p,): the query of each separately scored candidate
     rows: Int64Array  # (p,)
     scores: Float32Array  # (p,)
 
@@ -278,8 +289,18 @@ class ScoredCandidates:
         listed_rows: Int64Array,
         values: Float32Array,
     ) -> ScoredCandidates:
-        """With the vectors (p, d) of new and changed rows, in the order of their queries and then their own; and with
-        values that evidence adds to the scores of some rows (v,)."""
+        """Score the candidates that need a separate score.
+
+        Args:
+            query_embeddings: (q, d).
+            size: larger than every row.
+            query: query of each new or changed candidate (p,), sorted by query and then by row.
+            rows: their rows (p,).
+            vectors: their embeddings (p, d).
+            listed_query: query of each candidate with evidence (v,).
+            listed_rows: their rows (v,).
+            values: the evidence added to their scores (v,).
+        """
         scores = pair_scores(predictor.model, query_embeddings, vectors, query, np.arange(len(vectors)))
         own, listed = query * size + rows, listed_query * size + listed_rows
         changed, place = np.isin(listed, own), np.searchsorted(own, listed)
@@ -290,7 +311,7 @@ class ScoredCandidates:
         return cls(predictor, query_embeddings, size, query, rows, np.concatenate([scores, raised]))
 
     def best(self, left_out: Int64Array, k: int) -> tuple[Float32Array, Int64Array]:
-        """The k best of each query, without what is left out (query · size + row, ascending): scores, rows, (q, k)."""
+        """Return scores and rows (q, k) of the best candidates, except `left_out` (query · size + row, sorted)."""
         own = self.query * self.size + self.rows
         not_in_table = np.unique(np.concatenate([left_out, own]))
         not_in_table = not_in_table[not_in_table % self.size < len(self.predictor.graph.entities)]
@@ -303,7 +324,7 @@ class ScoredCandidates:
 def known_links(
     predictor: PredictorState, asked: Sequence[ResolvedQuery], centres: Int64Array, inverse: BoolArray, size: int
 ) -> Int64Array:
-    """Every known answer of every question, as question · size + row: those of the graph, and what questions add."""
+    """Return all known answers, from the graph and from what the questions add, as question · size + row."""
     relations = np.array([one.relation for one in asked])
     entities, count = len(predictor.graph.entities), len(predictor.graph.relations)
     there = np.flatnonzero((centres < entities) & (relations < count))
@@ -325,8 +346,10 @@ def probable(
     labels: AnyArray,
     unknown: Callable[[], tuple[Float32Array, Int64Array]],
 ) -> Any:
-    """Probabilities of candidates (q, k) of queries with these labels (q,), None where the model was not calibrated.
-    Their rivals are the best of those that are no known links, of which two at least are looked up when needed."""
+    """Return the probabilities of candidates (q, k) for labels (q,), or None values if the model is not calibrated.
+
+    `unknown` returns at least the two best candidates that are not known answers. Margins are computed against them.
+    """
     calibration = batch.predictor.calibration
     if calibration is None:
         return np.full(scores.shape, None, object)

@@ -1,8 +1,10 @@
-"""Entities and relations by what people call them: an id, or a name, whatever its case; and those that begin alike."""
+"""Lookup of entities and relations by id, name or prefix, ignoring case and Unicode form."""
 
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,31 +12,38 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fnftg.array_files import load_array, load_offsets, map_bytes, write_array
 from fnftg.arrays import Int32Array
-from fnftg.errors import FnftgError, shortened
+from fnftg.console import log
+from fnftg.errors import DamagedError, FnftgError, shortened
 from fnftg.kg.graph import Vocabulary, short_names
-from fnftg.kg.store import as_chunk, write_array, write_strings
-from fnftg.kg.strings import Strings, blocks
+from fnftg.kg.store import as_chunk, write_strings
+from fnftg.kg.strings import Strings, blocks, is_unicode
 
-SUGGESTIONS, NEARBY = 5, 500  # shown to those who err; names looked at in either direction
-BLOCK = 100_000  # names that are in memory as strings at once
+SUGGESTIONS, NEARBY = 5, 500  # suggestions in an error; names compared in either direction
+BLOCK = 100_000  # names in memory as strings at a time
+
+
+BLANKS = re.compile(r"[\t-\r _]+")  # ASCII whitespace and underscores
 
 
 def plain(name: str) -> str:
-    """What two spellings of a name have in common: lower case, blanks for underscores, none in front."""
-    return " ".join(name.lower().replace("_", " ").split())
+    """Normalise a name: NFC, lower case, single blanks instead of underscores, stripped."""
+    if name.isascii():  # nearly all names, and 200 times as fast
+        return BLANKS.sub(" ", name.lower()).strip(" ")
+    return str(_plain(pl.Series([name]))[0])
 
 
 @dataclass(frozen=True)
 class NameTable:
-    """The plain names and ids of a vocabulary, sorted, and whose they are."""
+    """The normalised names and ids of a vocabulary in sorted order, with their rows."""
 
-    names: Strings  # (m,): ascending
+    names: Strings  # (m,): sorted
     rows: Int32Array  # (m,)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, first: int = 0) -> NameTable:
-        """Of the rows from `first` on."""
+        """Build the table of the rows from `first` on."""
         parts = []
         for start in range(first, len(vocabulary), BLOCK):
             stop = min(start + BLOCK, len(vocabulary))
@@ -55,17 +64,14 @@ class NameTable:
         write_array(folder / f"{name}.names.rows.npy", self.rows)
 
     @classmethod
-    def open(cls, folder: Path, name: str) -> NameTable:
-        file = folder / f"{name}.names.txt"
-        lines = np.memmap(file, np.uint8, "r") if file.stat().st_size else np.empty(0, np.uint8)
-        offsets, rows = (
-            np.load(folder / f"{name}.names.{part}.npy", mmap_mode="r", allow_pickle=False)
-            for part in ("offsets", "rows")
-        )
-        return cls(Strings(lines, offsets), rows)
+    def open(cls, folder: Path, name: str, rows_in_graph: int) -> NameTable:
+        """Open a saved table of a vocabulary with this many rows as a memory map."""
+        rows = load_array(folder / f"{name}.names.rows.npy", np.int32, bounds=(0, rows_in_graph))
+        lines = map_bytes(folder / f"{name}.names.txt")
+        return cls(Strings(lines, load_offsets(folder / f"{name}.names.offsets.npy", len(rows), len(lines))), rows)
 
     def place(self, name: bytes) -> int:
-        """Where a name stands, or would stand."""
+        """Return the position at which a name is, or would be inserted."""
         low, high = 0, len(self.names)
         while low < high:
             middle = (low + high) // 2
@@ -76,7 +82,7 @@ class NameTable:
         return low
 
     def equal(self, name: str, limit: int) -> list[int]:
-        """Rows that have the name, ascending."""
+        """Return the rows with this name, in ascending order."""
         key = plain(name).encode()
         found: list[int] = []
         place = self.place(key)
@@ -86,7 +92,7 @@ class NameTable:
         return found
 
     def beginning(self, prefix: str, limit: int) -> list[int]:
-        """Distinct rows with a name that begins so, shortest way of the alphabet first."""
+        """Return distinct rows with a name that starts with the prefix, in alphabetical order."""
         key = plain(prefix).encode()
         place, found = self.place(key), dict[int, None]()
         while place < len(self.names) and len(found) < limit and self.names.encoded(place).startswith(key):
@@ -95,7 +101,7 @@ class NameTable:
         return list(found)
 
     def similar(self, name: str, limit: int) -> list[int]:
-        """Distinct rows whose names are spelled alike, among those that stand near in the alphabet."""
+        """Return distinct rows with a similarly spelled name, among the alphabetical neighbours."""
         key = plain(name)
         place = self.place(key.encode())
         start = max(place - NEARBY, 0)
@@ -105,38 +111,51 @@ class NameTable:
 
 
 class NameIndex:
-    """Finds the rows of one kind of thing in a graph."""
+    """Finds the row of an entity or a relation by id or name."""
 
     def __init__(self, vocabulary: Vocabulary, kind: str, folder: Path | None = None, base: NameIndex | None = None):
         self.vocabulary, self.kind, self.folder = vocabulary, kind, folder
-        self.base = base  # of a view: the names of what it extends
+        self.base = base  # of a view: the index of the graph that it extends
 
     @cached_property
     def table(self) -> NameTable:
-        """Made when a name is first looked for, unless the folder has it."""
+        """The sorted names: read from the folder, or built on first use."""
         if self.folder is None:
             return NameTable.of(self.vocabulary, len(self.base.vocabulary) if self.base else 0)
-        return NameTable.open(self.folder, self.kind)
+        try:
+            return NameTable.open(self.folder, self.kind, len(self.vocabulary))
+        except DamagedError as error:
+            log(f"{error} The names are sorted again.")
+            return NameTable.of(self.vocabulary)
 
     def row(self, wanted: str | int) -> int:
-        """The row that is meant, or a sentence that helps to say what is."""
+        """Return the row of an id, a name or a row number.
+
+        Raises:
+            FnftgError: if nothing or more than one thing has this name; the message suggests alternatives.
+        """
         if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool):
             if not 0 <= wanted < len(self.vocabulary):
-                raise FnftgError(f"There is no {self.kind} in row {wanted}: there are {len(self.vocabulary):,}.")
+                raise FnftgError(
+                    f"There is no {self.kind} in row {wanted}: the graph has {len(self.vocabulary):,} {self.plural}."
+                )
             return int(wanted)
         if not isinstance(wanted, str) or not wanted.strip():
-            raise FnftgError(f"The {self.kind} asked about is empty: give its id or its name.")
+            raise FnftgError(f"The {self.kind} is empty: give its id or name.")
+        if not is_unicode(wanted):
+            raise FnftgError(f"The {self.kind} {shortened(wanted)} is not Unicode text: give its id or name in UTF-8.")
         row = self.vocabulary.find(wanted)
         if row is not None:
             return row
         found = self.equal(wanted, 1_000)
-        exact = [row for row in found if self.vocabulary.name(row) == wanted]
+        spelled = unicodedata.normalize("NFC", wanted)
+        exact = [row for row in found if unicodedata.normalize("NFC", self.vocabulary.name(row)) == spelled]
         if len(exact) == 1 or len(found) == 1:
             return (exact if len(exact) == 1 else found)[0]
         if found:
             which = self.listed((exact or found)[:SUGGESTIONS])
             count = f"{len(exact or found):,} {self.plural}"
-            raise FnftgError(f"{shortened(wanted)} is the name of {count}: give the id of one, such as {which}.")
+            raise FnftgError(f"{shortened(wanted)} is the name of {count}: give an id instead, such as {which}.")
         near = list(dict.fromkeys([*self.search(wanted, SUGGESTIONS), *self.similar(wanted)]))[:SUGGESTIONS]
         hint = f": did you mean {self.listed(near)}?" if near else ": check its spelling."
         raise FnftgError(f"The graph has no {self.kind} {shortened(wanted)}{hint}")
@@ -145,7 +164,7 @@ class NameIndex:
         return self._both(self.base.equal(name, limit) if self.base else [], self.table.equal(name, limit), limit)
 
     def search(self, prefix: str, limit: int) -> list[int]:
-        """Rows with an id or a name that begins so."""
+        """Return rows with an id or a name that starts with the prefix."""
         found = self.base.search(prefix, limit) if self.base else []
         return self._both(found, self.table.beginning(prefix, limit), limit)
 
@@ -165,4 +184,5 @@ class NameIndex:
 
 
 def _plain(names: pl.Series) -> pl.Series:
-    return names.str.to_lowercase().str.replace_all("_", " ").str.replace_all(r"\s+", " ").str.strip_chars()
+    names = names.str.normalize("NFC").str.to_lowercase()
+    return names.str.replace_all(r"[\s_]+", " ").str.strip_chars()

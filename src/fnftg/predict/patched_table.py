@@ -1,4 +1,4 @@
-"""The vectors of all candidates, of which a few are not those of the table: nothing is copied to let them in."""
+"""A table of candidate embeddings with some rows replaced or added, without copying the table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from fnftg.ranking.search import pair_scores, top_answers
 
 @dataclass(frozen=True)
 class PatchedTable:
+    """Candidate embeddings (n, d) with replaced and added rows."""
+
     table: Float32Array  # (n, d)
-    rows: Int64Array  # (m,): ascending; entities whose vectors changed, or that the table lacks
-    vectors: Float32Array  # (m, d): theirs
+    rows: Int64Array  # (m,): sorted; entities whose vectors changed or are not in the table
+    vectors: Float32Array  # (m, d): vectors of `rows`
 
     def copied(self, size: int) -> Float32Array:
-        """One table for so many entities."""
+        """Return one table of `size` entities that includes the patches."""
         table = np.empty((size, self.table.shape[1]), np.float32)
         table[: len(self.table)] = self.table
         table[self.rows] = self.vectors
@@ -38,8 +40,10 @@ class PatchedTable:
         evidence: EvidenceScores,
         memory: int,
     ) -> Counts:
-        """As `counts_with` among all candidates, of variants of one query: all have its answer, the rows that are taken
-        and left out, and the evidence."""
+        """Count better and equal candidates as `counts_with` does, for variants of one query.
+
+        All variants share the answer, the excluded rows `taken` and the evidence.
+        """
         queries = len(query_embeddings)
         answer_evidence, rows, values = float(evidence.of_rows(np.array([answer]))[0]), *self._raised(evidence, taken)
         found = [
@@ -64,7 +68,7 @@ class PatchedTable:
     def best(
         self, model: LinkPredictor, query: Float32Array, taken: Int64Array, evidence: EvidenceScores
     ) -> Float32Array:
-        """The best score of one query (1, d) without the rows taken: (1, 1), −∞ where nobody is left."""
+        """Return the best score (1, 1) of one query (1, d) over all rows except `taken`, or −∞ if none is left."""
         rows, values = self._raised(evidence, taken)
         parts = self._without(np.union1d(taken, rows))
         scores = [top_answers(model, query, table, np.array([0, len(out)]), out, 1)[0] for table, out in parts]
@@ -73,12 +77,12 @@ class PatchedTable:
         return best
 
     def _raised(self, evidence: EvidenceScores, taken: Int64Array) -> tuple[Int64Array, Float32Array]:
-        """Rows and values of the only query's evidence (v,), without those that are taken."""
+        """Return the rows and values (v,) of the query's evidence, except the rows `taken`."""
         spared = ~np.isin(evidence.rows, taken)
         return evidence.rows[spared], evidence.values[spared]
 
     def _scores(self, model: LinkPredictor, query_embeddings: Float32Array, rows: Int64Array) -> Float32Array:
-        """Of query embeddings (q, d) with the vectors of rows (v,): (q, v)."""
+        """Score query embeddings (q, d) against rows (v,): (q, v)."""
         place, patched = self._places(rows)
         vectors = np.empty((len(rows), self.table.shape[1]), np.float32)
         vectors[patched], vectors[~patched] = self.vectors[place[patched]], self.table[rows[~patched]]
@@ -86,12 +90,12 @@ class PatchedTable:
         return pair_scores(model, query_embeddings, vectors, query, row).reshape(len(query_embeddings), len(rows))
 
     def _places(self, rows: IntArray) -> tuple[Int64Array, BoolArray]:
-        """Where rows (p,) would stand among those with vectors of their own, and whether they do."""
+        """Return the positions of rows (p,) among the patched rows, and whether each row is patched."""
         place = np.minimum(np.searchsorted(self.rows, rows), max(len(self.rows) - 1, 0))
         return place, self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), bool)
 
     def distances(self, query: Float32Array, rows: IntArray) -> Float32Array:
-        """L1, of one query (1, d) to the vectors of rows (p,)."""
+        """Return the L1 distances of one query (1, d) to rows (p,)."""
         place, patched = self._places(rows)
         found = np.empty(len(rows), np.float32)
         for mask, table, places in ((patched, self.vectors, place), (~patched, self.table, rows)):
@@ -99,7 +103,7 @@ class PatchedTable:
         return found
 
     def _without(self, taken: Int64Array) -> Iterator[tuple[Float32Array, Int64Array]]:
-        """Both tables, each with the rows to leave out."""
+        """Yield both tables, each with the rows to leave out."""
         changed = np.union1d(taken, self.rows)
         yield self.table, changed[changed < len(self.table)]
         if len(self.rows):

@@ -1,4 +1,4 @@
-"""`Predictor`: a trained model and a graph, ready to be asked."""
+"""`Predictor`: a trained model and a graph, ready for queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from fnftg.arrays import Float32Array, Int32Array
 from fnftg.ego.context import GraphContext, changed_centres
-from fnftg.ego.known_answers import KnownAnswers, new_triples
+from fnftg.ego.known_answers import new_triples
 from fnftg.ego.local_subgraph import EdgeList
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import FnftgError
@@ -44,22 +44,33 @@ from fnftg.ranking.runs import RunFolder
 
 
 class Predictor(PredictorState):
-    """A trained model and a graph, ready to be asked. Made by `load`."""
+    """A trained model and a graph, ready for queries. Created by `load`.
+
+    Entities and relations are given by id, name or row. An entity that the graph does not have is a `NewEntity`, a new
+    relation is a `Relation`. Methods raise `FnftgError` if a name is unknown or ambiguous.
+    """
 
     def tails(self, head: EntityName, relation: RelationName, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k likeliest tails; links that are known are left out, unless they are to be kept and marked."""
+        """Predict the k likeliest tails.
+
+        Args:
+            head: an entity of the graph, or a new one.
+            relation: a relation of the graph, or a new one.
+            k: number of answers.
+            known: keep known triples among the answers and mark them, instead of leaving them out.
+        """
         return self.many([Question(head=head, relation=relation)], k, known)[0]
 
     def heads(self, relation: RelationName, tail: EntityName, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k likeliest heads."""
+        """Predict the k likeliest heads. The arguments are as in `tails`."""
         return self.many([Question(relation=relation, tail=tail)], k, known)[0]
 
     def relations(self, head: EntityName, tail: EntityName, k: int = 10, known: bool = False) -> list[Answer]:
-        """The k likeliest relations from head to tail, by the score that the tail has among `tails`."""
+        """Predict the k likeliest relations from head to tail, by the score of (head, relation, ?) for the tail."""
         return self.many([Question(head=head, tail=tail)], k, known)[0]
 
     def many(self, questions: Sequence[Question], k: int = 10, known: bool = False) -> list[list[Answer]]:
-        """The answers to many questions at once, each as if it were asked alone."""
+        """Answer many questions in one batch, with the same results as one by one."""
         k = checked_k(k)
         asked = [resolved(question, self.entity_names, self.relation_names) for question in questions]
         return answered(self, asked, k, known)
@@ -73,24 +84,33 @@ class Predictor(PredictorState):
         hide: bool = True,
         nearest: int = 5,
     ) -> Explanation:
-        """The reasons for a triple; with something new in it, those of a graph into which that had been imported."""
+        """Explain the score of a triple. New entities and relations are treated as if they were in the graph.
+
+        Args:
+            head: an entity of the graph, or a new one.
+            relation: a relation of the graph, or a new one.
+            tail: an entity of the graph, or a new one.
+            asked: which end of the triple is the answer.
+            hide: remove the triple from both ego-graphs first, as in evaluation.
+            nearest: number of similar training triples to list.
+        """
         one = resolved_triple(head, relation, tail, self.entity_names, self.relation_names)
         predictor, table = self._view(one.delta)
         return explain(predictor, table, one.head, one.relation, one.tail, asked, hide, nearest)
 
     def vectors(self, entities: Sequence[EntityName]) -> Float32Array:
-        """The vectors of entities, known or new, as candidates: (n, d)."""
+        """Return the candidate embeddings (n, d) of known or new entities."""
         asked = [resolved_triple(one, None, None, self.entity_names, self.relation_names) for one in entities]
         return entity_vectors(self, asked)
 
     def indexed(self) -> Predictor:
-        """The same with an index in place of exact search: the one in the folder, or one that is built now."""
+        """Return a copy that searches an HNSW index instead of all candidates. The index is built on first use."""
         place = None if self.folder is None else self.folder / HNSW
-        if place is not None and place.is_dir():
-            return replace(self, index=NearestIndex.open(place))
-        index = NearestIndex.built(self.model, self.table, self.sample_query_embeddings())
-        if place is not None and os.access(place.parent, os.W_OK):
-            index.save(place, force=True)
+        index = NearestIndex.open(place, len(self.table)) if place is not None and place.is_dir() else None
+        if index is None:
+            index = NearestIndex.built(self.model, self.table, self.sample_query_embeddings())
+            if place is not None and os.access(place.parent, os.W_OK):
+                index.save(place)
         return replace(self, index=index)
 
     def add(
@@ -98,7 +118,7 @@ class Predictor(PredictorState):
         *entities: NewEntity,
         triples: Sequence[tuple[EntityName, RelationName, EntityName]] = (),
     ) -> Predictor:
-        """A new predictor whose graph has these entities and triples too; nothing is written, and this one stays."""
+        """Return a new predictor whose graph also has these entities and triples. Nothing is written to disk."""
         delta = resolved_delta(entities, triples, self.entity_names, self.relation_names)
         if not delta:
             return self
@@ -106,11 +126,11 @@ class Predictor(PredictorState):
         return replace(view, table=table.copied(len(view.graph.entities)))
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> KnowledgeGraph:
-        """Writes the graph, with what was added, as a new store."""
+        """Write the graph, including added entities and triples, as a new store."""
         return self.graph.save(path, force)
 
     def _view(self, delta: GraphDelta) -> tuple[Predictor, PatchedTable]:
-        """A predictor of the graph with more in it, but for its table; and the table that would fit."""
+        """Return a predictor of the extended graph with the old table, and the patched table that matches it."""
         if not delta:
             return self, PatchedTable(self.table, np.zeros(0, np.int64), self.table[:0])
         graph = extended_graph(self.graph, delta)
@@ -140,17 +160,24 @@ class Predictor(PredictorState):
 
 
 def changed_rows(neighbours: Neighbours, triples: Triples, graph: KnowledgeGraph, model: LinkPredictor) -> Int32Array:
-    """The entities to embed once a graph has grown by some triples: new ones, and those whose ego-graph changed."""
+    """Return the entities to embed after adding triples: new entities, and those whose ego-graph changed."""
     relations = len(graph.relations)
     added = EdgeList.of(triples, relations, neighbours.directions)
     return changed_centres(neighbours, added, len(graph.entities), model.ego).astype(np.int32)
 
 
 def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeGraph | None = None) -> Predictor:
-    """A predictor from the folder of a run, or of a model with a graph named beside it.
+    """Load a predictor from the folder of a run, or from a model folder and a graph.
 
-    The graph is, unless one is given, what `fnftg update` wrote last, else what the run was trained on. The first time
-    all candidates are embedded; the run's folder keeps that.
+    The first call for a graph embeds all its entities and caches the result in the run's folder.
+
+    Args:
+        run: folder of a run, or of a model; a model needs `graph`.
+        graph: a graph, its name or its path. The default is the graph that the last `fnftg update` wrote, else the
+            graph that the run was trained on.
+
+    Raises:
+        FnftgError: if the folder is not a run, or the graph is missing.
 
     Examples:
         >>> predictor = fnftg.load("animals-run")
@@ -158,34 +185,17 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
     """
     folder = RunFolder(Path(run))
     if graph is None and not folder.is_run and folder.path.is_dir() and (folder.path / "config.json").is_file():
-        raise FnftgError(f"{folder.path} does not know its graph: name one with --graph.")
+        raise FnftgError(f"{folder.path} is a model without a graph: name one with --graph.")
     model = from_pretrained(run).requires_grad_(False)
-    opened = graph if isinstance(graph, KnowledgeGraph) else _opened(folder, graph)
-    kept = answer_cache.folder_of(folder.path, opened)
-    entities, relations = len(opened.entities), len(opened.relations)
-    texts = answer_cache.graph_texts(model, opened, kept)
-
-    def made() -> tuple[Neighbours, KnownAnswers, Float32Array]:
-        triples = opened.all_triples()
-        neighbours = Neighbours.of(triples, entities, relations, model.ego.directions)
-        everyone = np.arange(entities, dtype=np.int32)
-        table = answer_cache.embedded(model, GraphContext(texts, neighbours), everyone)
-        return neighbours, KnownAnswers.of(triples, entities, relations), table
-
-    if answer_cache.get_or_create(kept, lambda partial: answer_cache.write_answers(partial, opened, *made())):
-        assert kept is not None
-        neighbours = Neighbours.open(kept / answer_cache.NEIGHBOURS)
-        known = KnownAnswers(answer_cache.mapped(kept, answer_cache.KNOWN), entities, relations)
-        table = answer_cache.mapped(kept, answer_cache.TABLE)
-    else:
-        kept, (neighbours, known, table) = None, made()
     calibration = load_calibration(folder.path / CHECKPOINT if folder.is_run else folder.path)
+    opened = graph if isinstance(graph, KnowledgeGraph) else _opened(folder, graph)
+    answers, kept = answer_cache.get_or_create(answer_cache.folder_of(folder.path, opened), model, opened)
     return Predictor(
         folder.path,
         model,
         opened,
-        GraphContext(texts, neighbours, known, interactive=True),
-        table,
+        GraphContext(answers.texts, answers.neighbours, answers.known, interactive=True),
+        answers.table,
         None if calibration is None else calibration.bound(_ids(opened)),
         NameIndex(opened.entities, "entity", kept),
         NameIndex(opened.relations, "relation", kept),
@@ -200,7 +210,7 @@ def _opened(folder: RunFolder, graph: Any) -> KnowledgeGraph:
     if updated is None:
         return folder.graph()
     if not updated.exists():
-        raise FnftgError(f"The updated graph of {folder.path} is gone from {updated}: name the graph with --graph.")
+        raise FnftgError(f"The updated graph of {folder.path} is missing from {updated}: give a graph with --graph.")
     return open_graph(updated)
 
 

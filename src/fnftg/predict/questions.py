@@ -1,4 +1,4 @@
-"""What can be asked, and what comes back."""
+"""Questions and answers: the input and output types of a `Predictor`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from fnftg.errors import FnftgError, shortened
+from fnftg.kg.strings import is_unicode
 
 MOST_CHARACTERS, MOST_EDGES, MOST_NEW, MOST_ANSWERS = 20_000, 64, 64, 10_000
 LONGEST_ID = 200
@@ -14,10 +15,13 @@ LONGEST_ID = 200
 
 @dataclass(frozen=True, eq=False)
 class NewEntity:
-    """An entity that the graph does not have: its text and, if there are any, its edges.
+    """An entity that the graph does not have, described by its text and optional edges.
 
-    An edge is (relation, entity); the entity may be another new one, also one that links back. `incoming` edges lead
-    from the entity here, and also are (relation, entity).
+    Args:
+        text: the description.
+        edges: outgoing edges, as (relation, entity) pairs. The entity may be new, too.
+        incoming: incoming edges, also as (relation, entity) pairs.
+        id: the id in answers; `new:1`, `new:2`, … if not given.
     """
 
     text: str
@@ -33,7 +37,7 @@ class NewEntity:
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation that the graph does not have, by its text: "is the natural predator of"."""
+    """A relation that the graph does not have, described by its text, such as "is the natural predator of"."""
 
     text: str
 
@@ -41,13 +45,13 @@ class Relation:
         object.__setattr__(self, "text", one_line(self.text, "text of the new relation"))
 
 
-EntityName: TypeAlias = "str | int | NewEntity"  # an id, a name, a row, or one that is new
+EntityName: TypeAlias = "str | int | NewEntity"  # an id, a name, a row, or a new entity
 RelationName: TypeAlias = "str | int | Relation"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A triple of which one part is asked for."""
+    """A triple with one part missing. The missing part is predicted."""
 
     head: EntityName | None = None
     relation: RelationName | None = None
@@ -55,31 +59,31 @@ class Question:
 
     def __post_init__(self) -> None:
         if (self.head, self.relation, self.tail).count(None) != 1:
-            raise FnftgError("A question has two of head, relation and tail, and asks for the third.")
+            raise FnftgError("A question must have two of head, relation and tail: leave out the one to predict.")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An entity, or a relation, that would make the triple likely."""
+    """A predicted entity or relation."""
 
     rank: int
     id: str
     name: str
     text: str
     score: float
-    probability: float | None  # where the model was calibrated
-    known: bool = False  # the triple is in the graph already
+    probability: float | None  # None if the model is not calibrated
+    known: bool = False  # the triple is already in the graph
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the answer as a dict, ready for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class ResolvedQuery:
-    """A question with everything resolved to rows of its own view: of the graph and what the question adds to it."""
+    """A question with all names resolved to rows of the graph and of what the question adds to it."""
 
-    head: int  # -1: asked for
+    head: int  # -1 if this part is to be predicted
     relation: int
     tail: int
     delta: GraphDelta
@@ -87,10 +91,10 @@ class ResolvedQuery:
 
 @dataclass(frozen=True)
 class GraphDelta:
-    """What a question adds to a graph of N entities and R relations: rows N, N + 1, … and R, R + 1, …"""
+    """Additions to a graph of N entities and R relations; they have rows N, N + 1, … and R, R + 1, …"""
 
     entities: tuple[NewEntity, ...] = ()
-    ids: tuple[str, ...] = ()  # of the new entities
+    ids: tuple[str, ...] = ()  # ids of the new entities
     relations: tuple[Relation, ...] = ()
     triples: Sequence[tuple[int, int, int]] = field(default=())
 
@@ -99,11 +103,13 @@ class GraphDelta:
 
 
 def one_line(text: object, what: str) -> str:
-    """A text with every stretch of white space as one blank; refused where it is empty or beyond all reason."""
+    """Return the text with white space collapsed to single blanks; raise `FnftgError` if it is empty or too long."""
     if not isinstance(text, str) or not text.strip():
         raise FnftgError(f"The {what} is empty: describe it in a few words.")
     if len(text) > MOST_CHARACTERS:
-        raise FnftgError(f"The {what} has {len(text):,} characters: {MOST_CHARACTERS:,} are allowed.")
+        raise FnftgError(f"The {what} has {len(text):,} characters: give {MOST_CHARACTERS:,} at most.")
+    if not is_unicode(text):
+        raise FnftgError(f"The {what} is not Unicode text: give it in UTF-8.")
     return " ".join(text.split())
 
 
@@ -114,5 +120,6 @@ def checked_k(k: object) -> int:
 
 
 def _check_id(id_: object) -> None:
-    if not isinstance(id_, str) or not id_.strip() or len(id_) > LONGEST_ID or any(mark in id_ for mark in "\n\r\t"):
+    text = id_ if isinstance(id_, str) and is_unicode(id_) else ""
+    if not text.strip() or len(text) > LONGEST_ID or any(mark in text for mark in "\n\r\t"):
         raise FnftgError(f"{shortened(str(id_))} cannot be an id: it must be one line of 1 to {LONGEST_ID} characters.")

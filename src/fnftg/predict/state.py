@@ -1,4 +1,4 @@
-"""What answering needs: a trained model, a graph and the embeddings of all its entities."""
+"""The data of a predictor: a trained model, a graph and the embeddings of all its entities."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fnftg.ranking.search import top_answers
 
 @dataclass(frozen=True, eq=False)
 class PredictorState:
-    """Everything known is visible, nothing is hidden, and every entity of the graph is a candidate."""
+    """The data of a predictor. All triples are visible, and every entity of the graph is a candidate."""
 
     run: Path
     model: LinkPredictor
-    graph: KnowledgeGraph  # maybe a view
-    context: GraphContext  # the texts, and the edges of all splits
-    table: Float32Array  # (N, d): the candidates' embeddings
+    graph: KnowledgeGraph  # may be a view
+    context: GraphContext  # texts, and edges of all splits
+    table: Float32Array  # (N, d): candidate embeddings
     calibration: Calibration | None
     entity_names: NameIndex
     relation_names: NameIndex
-    folder: Path | None = None  # where all of this is kept
-    index: NearestIndex | None = None  # searched instead of the table, if given
+    folder: Path | None = None  # the cache folder, if any
+    index: NearestIndex | None = None  # searched instead of the table if given
 
     @property
     def known(self) -> KnownAnswers:
@@ -42,20 +42,23 @@ class PredictorState:
 
     @cached_property
     def relation_ids(self) -> list[str]:
-        """In the order of their rows."""
+        """The ids of the relations, by row."""
         return self.graph.relations.ids.slice(0, len(self.graph.relations))
 
     def search(
         self, query_embeddings: Float32Array, offsets: Int64Array, left_out: Int64Array, k: int
     ) -> tuple[Float32Array, Int64Array]:
-        """The k best candidates of each point (q, d) in the table, without the rows left_out[offsets[i] : …]."""
+        """Return scores and rows (q, k) of the best candidates.
+
+        Query i leaves out the rows left_out[offsets[i] : offsets[i + 1]].
+        """
         if self.index is not None:
             return self.index.search(self.model, self.table, query_embeddings, offsets, left_out, k)
         return top_answers(self.model, query_embeddings, self.table, offsets, left_out, k)
 
     @torch.inference_mode()
     def sample_query_embeddings(self, count: int = MEASURED) -> Float32Array:
-        """Points of questions like those that the graph answers, always the same ones: (count, d)."""
+        """Embed a fixed random sample of queries that the graph answers: (count, d)."""
         triples = self.graph.all_triples()
         chosen = np.random.default_rng(0).integers(0, max(len(triples), 1), count if len(triples) else 0)
         queries = Queries.of(triples[chosen[: len(chosen) // 2]], len(self.graph.relations))

@@ -1,8 +1,8 @@
-"""Predicted triples as a file: TSV, JSON lines, Parquet, or RDF with the probability as an annotation.
+"""Writers of predicted triples: TSV, JSON lines, Parquet, or RDF with the probability as an annotation.
 
-In RDF a triple's probability (urn:fnftg:probability) and score (urn:fnftg:score) are said of a node that stands for the
-triple: by `rdf-star` it reifies the triple as a term, `rdf:reifies <<( s p o )>>`, as RDF 1.2 writes what came from
-RDF-star; by `reification` it is an rdf:Statement with subject, predicate and object, which every RDF tool reads.
+In RDF, a node that represents the triple has its probability (urn:fnftg:probability) and score (urn:fnftg:score). With
+`rdf-star` the node reifies the triple as a term, `rdf:reifies <<( s p o )>>`, as in RDF 1.2. With `reification` it is
+an rdf:Statement with subject, predicate and object, which every RDF tool reads.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ AT_A_TIME = 100_000
 
 
 def format_of(path: Path) -> str:
-    """By the ending of the name."""
+    """Return the format of a file by its extension."""
     ending = path.suffix.removeprefix(".").lower()
     if ending not in (*TABLES, *RDF):
-        raise FnftgError(f"{path.name} does not end in .{', .'.join((*TABLES, *RDF))}: choose one of these formats.")
+        raise FnftgError(
+            f"{path.name} has an unknown format: use one of the extensions .{', .'.join((*TABLES, *RDF))}."
+        )
     if ending in RDF:
         pyoxigraph()
     return ending
@@ -47,7 +49,7 @@ def write_triples(
     annotation: Annotation = "rdf-star",
     base: str | None = None,
 ) -> None:
-    """Writes the triples in their order; without a calibration they have no probability."""
+    """Write the triples in the given order. Triples of an uncalibrated model have no probability."""
     if format in RDF:
         oxigraph = pyoxigraph()
         statements = annotated(frames(graph, found, calibrated), annotation, nodes_under(base))
@@ -66,7 +68,7 @@ def write_triples(
 
 
 def frames(graph: KnowledgeGraph, found: Found, calibrated: bool) -> Iterator[pl.DataFrame]:
-    """Head, relation, tail, score and, of a calibrated model, probability; at least one frame."""
+    """Yield at least one frame of head, relation, tail, score and, if the model is calibrated, probability."""
     entities, relations = as_series(graph.entities.ids), as_series(graph.relations.ids)
     for start in range(0, max(len(found), 1), AT_A_TIME):
         part = found[start : start + AT_A_TIME]
@@ -83,14 +85,14 @@ def frames(graph: KnowledgeGraph, found: Found, calibrated: bool) -> Iterator[pl
 
 
 def nodes_under(base: str | None) -> Callable[[str], Any]:
-    """Ids as nodes: IRIs stay what they are; others follow a base or, without one, are named as `export` names them."""
+    """Return a function from ids to RDF nodes. IRIs are kept; other ids follow `base`, or are named as in `export`."""
     if base is None:
         return node_of
     named = pyoxigraph().NamedNode
     try:
         named(base + "x")
     except ValueError as error:
-        raise FnftgError(f"--base {base} is no IRI: write one such as http://example.org/id/.") from error
+        raise FnftgError(f"--base {base} is not an IRI: give one such as http://example.org/id/.") from error
 
     def node(id_: str) -> Any:
         own = node_of(id_)
@@ -100,7 +102,7 @@ def nodes_under(base: str | None) -> Callable[[str], Any]:
 
 
 def annotated(parts: Iterator[pl.DataFrame], annotation: Annotation, node: Callable[[str], Any]) -> Iterator[Any]:
-    """Each triple, and what is said about it."""
+    """Yield each triple and its annotations."""
     oxigraph = pyoxigraph()
     triple, named, blank = oxigraph.Triple, oxigraph.NamedNode, oxigraph.BlankNode
     reifies, a, statement = named(f"{RDF_NAMES}reifies"), named(f"{RDF_NAMES}type"), named(f"{RDF_NAMES}Statement")

@@ -1,4 +1,4 @@
-"""The vectors of entities as candidates, those of new ones as they would be in a graph that had them."""
+"""Candidate embeddings of entities, known or new."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fnftg.predict.state import PredictorState
 
 
 def entity_vectors(predictor: PredictorState, asked: Sequence[ResolvedQuery]) -> Float32Array:
-    """Of the head of each, (n, d): from the table, or embedded now with what it brings along."""
+    """Return the embedding of each query's head (n, d), from the table or computed for new entities."""
     vectors = np.empty((len(asked), predictor.model.width), np.float32)
     new = [place for place, one in enumerate(asked) if one.head >= len(predictor.graph.entities)]
     old = [place for place, one in enumerate(asked) if one.head < len(predictor.graph.entities)]

@@ -1,7 +1,7 @@
-"""What needs no model: chance, the degree of a candidate, and how often it is the answer of the relation.
+"""Baselines without a model: random order, degree of the candidate, and frequency of the candidate for the relation.
 
-A figure means little without these beside it. Degree and frequency see exactly what a model sees under the protocol:
-the visible edges, and for the true answer its edges without those that are hidden.
+Degree and frequency use the same information as a model under the protocol: the visible edges, and for the true answer
+its edges without the hidden ones.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from fnftg.ranking.queries import Filter, Queries
 
 
 def random_values(others: Int64Array) -> Float64Array:
-    """The expected share in each metric of an answer that takes each place among itself and `others` (…) candidates
-    with the same chance, as in the paper: MRR = (1 + 1/2 + … + 1/n) / n → (…, 4)."""
+    """Return the expected metrics (…, 4) of an answer ranked at random among `others` (…) other candidates.
+
+    As in the paper, MRR = (1 + 1/2 + … + 1/n) / n for n candidates.
+    """
     places = others + 1
     sums = harmonic_numbers(int(places.max(initial=1)))
     return np.stack([sums[places] / places, *(np.minimum(k / places, 1.0) for k in KS)], axis=-1)
@@ -26,11 +28,11 @@ def random_values(others: Int64Array) -> Float64Array:
 
 @dataclass(frozen=True)
 class Tally:
-    """How often each (label, candidate) was counted; what is not listed was never."""
+    """Counts of (label, candidate) pairs; pairs that are not listed have the count 0."""
 
     keys: Int64Array  # (p,): label · n + row, ascending
     counts: Int64Array  # (p,)
-    size: int  # n candidates
+    size: int  # n, the number of candidates
 
     @classmethod
     def of(cls, labels: Int64Array, rows: Int64Array, size: int) -> Tally:
@@ -45,9 +47,16 @@ class Tally:
     def standing(
         self, labels: Int64Array, true: Int64Array, offsets: Int64Array, known: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        """How many candidates other than known answers were counted more often than the true one, how many as often."""
+        """Return the number of candidates with a higher count than the true answer, and with the same count.
+
+        Args:
+            labels: label of each query, (q,).
+            true: count of each true answer, (q,).
+            offsets: offsets of each query's known answers, (q + 1,).
+            known: rows of the known answers, which are left out.
+        """
         base = int(self.counts.max(initial=0)) + 1
-        ordered = np.sort(self.keys // self.size * base + self.counts)  # of each label, ascending in the counts
+        ordered = np.sort(self.keys // self.size * base + self.counts)  # by label, then by count
         begin, end = np.searchsorted(ordered, labels * base), np.searchsorted(ordered, (labels + 1) * base)
         least, most = (np.searchsorted(ordered, labels * base + true, side) for side in ("left", "right"))
         above, same = end - most, np.where(true == 0, self.size - (end - begin), most - least)
@@ -62,21 +71,21 @@ class Tally:
 def degree_counts(
     triples: Triples, context: Triples, filter: Filter, candidates: Int32Array, hidden: str, relations: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Better and equal candidates of the queries (2m,) when candidates are ranked by their number of visible edges."""
+    """Return the better and equal candidates of the queries (2m,), ranked by their number of visible edges."""
     edges = np.unique(context, axis=0).astype(np.int64)
     ends = filter.row_of[edges[:, [0, 2]]].ravel()
     tally = Tally.of(np.zeros_like(ends), ends, len(candidates))
     queries = Queries.of(triples, relations)
     true = tally.count(np.zeros(len(queries.answers), np.int64), filter.row_of[queries.answers])
     lost = _edges_of_pair(triples, edges) if hidden == "pair" else _is_among(triples, edges).astype(np.int64)
-    lost = lost * (1 + (triples[:, 0] == triples[:, 2]))  # a self-loop ends twice at its entity
+    lost = lost * (1 + (triples[:, 0] == triples[:, 2]))  # a self-loop counts twice in the degree
     return tally.standing(np.zeros_like(true), true - np.concatenate([lost, lost]), *filter(queries))
 
 
 def frequency_counts(
     triples: Triples, context: Triples, filter: Filter, candidates: Int32Array, relations: int
 ) -> tuple[Int64Array, Int64Array]:
-    """The same when candidates are ranked by how often they are a visible tail, or head, of the relation asked for."""
+    """Return the same counts, ranked by how often a candidate is a visible tail (or head) of the query's relation."""
     edges = np.unique(context, axis=0)
     asked = Queries.of(edges, relations)
     tally = Tally.of(asked.labels.astype(np.int64), filter.row_of[asked.answers], len(candidates))
@@ -88,7 +97,7 @@ def frequency_counts(
 
 
 def _edges_of_pair(triples: Triples, edges: Int64Array) -> Int64Array:
-    """How many of the edges run between the two entities of each triple."""
+    """Return the number of edges between the two entities of each triple."""
     most = int(max(edges.max(initial=0), triples.max(initial=0))) + 1
     pairs, counts = np.unique(_pairs(edges, most), return_counts=True)
     wanted = _pairs(triples.astype(np.int64), most)

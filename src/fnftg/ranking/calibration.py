@@ -1,16 +1,15 @@
-"""From margins to probabilities: monotone curves, fitted on validation queries and kept beside the weights.
+"""Calibration: monotone curves from margins to probabilities, fitted on validation queries and saved with the weights.
 
-A candidate's margin is its score less the best score among its query's other candidates: a score alone does not say
-whether a rival is as good. Only first answers have a margin above 0, so that the curve there is theirs alone.
+The margin of a candidate is its score minus the best score among the other candidates of its query. A score alone does
+not show whether another candidate scores as well. Only the first answer of a query can have a margin above 0.
 
-A probability here answers one question: of the candidates with this margin for this relation, in the top k of a query
-that has an answer which is not known yet, how many are that answer? Known links are nobody's rivals. Tails and heads of
-a relation have a curve each; one that was asked for too rarely has the curve of all.
+A probability estimates how many of the top-k candidates with this margin and relation are the missing answer of a query
+that has one. Known links are not candidates. Tail queries and head queries of a relation have separate curves; those
+with too few queries use a common curve.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,27 +20,34 @@ import numba
 import numpy as np
 
 from fnftg.arrays import AnyArray, BoolArray, Float64Array, Int64Array, IntArray
-from fnftg.errors import FnftgError
+from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_file, sha256
+from fnftg.json_files import read_json, write_json
 
 Method = Literal["isotonic", "platt"]
 METHODS: tuple[Method, ...] = ("isotonic", "platt")
-FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 2  # 1: curves of the score
-OF = "margin"  # what curves are of
-LEAST = 100  # queries from which on a relation's tails, or heads, have a curve of their own
-STEPS, CLOSE = 100, 1e-10  # of Newton's method: at most, and the step after which it ends
-UNCERTAIN = 1e-9  # the least probability that a curve gives, and 1 less it the most
+FILE, FORMAT, VERSION = "calibration.json", "fnftg-calibration", 2  # version 1 had curves of the score
+OF = "margin"  # the input of the curves
+LEAST = 100  # minimum number of tail (or head) queries for a curve of their own
+STEPS, CLOSE = 100, 1e-10  # Newton's method: maximum number of steps, and the step size at which it stops
+UNCERTAIN = 1e-9  # probabilities are clipped to [UNCERTAIN, 1 − UNCERTAIN]
 
 
 def rivals(best: AnyArray, first: BoolArray) -> AnyArray:
-    """The best score among the others, of candidates (q, k) of queries whose two best scores are given (q, 2): that of
-    the second for the one that is `first` (q, k), that of the first for all others."""
+    """Return the best score among the other candidates, for candidates (q, k).
+
+    Args:
+        best: the two best scores of each query, (q, 2).
+        first: whether a candidate is the best of its query, (q, k).
+    """
     return np.where(first, best[:, 1:2], best[:, :1])
 
 
 def margins(scores: AnyArray, rivals: AnyArray) -> Float64Array:
-    """How far scores are above their best rivals', in one shape: NaN where there is no score (−∞, NaN), ∞ where there
-    is a score but no rival, 0 between equals."""
+    """Return scores minus the best rivals' scores, elementwise.
+
+    The margin is NaN if there is no score (−∞ or NaN), ∞ if there is no rival, and 0 for equal scores.
+    """
     own, other = scores.astype(np.float64), rivals.astype(np.float64)
     with np.errstate(invalid="ignore"):  # ∞ − ∞
         found: Float64Array = np.where(own == other, 0.0, own - np.where(np.isnan(other), -np.inf, other))
@@ -51,17 +57,17 @@ def margins(scores: AnyArray, rivals: AnyArray) -> Float64Array:
 
 @dataclass(frozen=True)
 class Isotonic:
-    """The best monotone fit: flat stretches, joined by straight lines, and flat beyond the first and the last."""
+    """Isotonic regression: constant on intervals, linear between them, constant beyond the first and last knot."""
 
-    knots: Float64Array  # (m,): ascending margins, the two ends of every stretch
-    values: Float64Array  # (m,): their probabilities, never falling
+    knots: Float64Array  # (m,): ascending margins, both ends of each interval
+    values: Float64Array  # (m,): non-decreasing probabilities
 
     def __call__(self, margins: Float64Array) -> Float64Array:
         return np.interp(margins, self.knots, self.values)
 
     @classmethod
     def fitted(cls, margins: Float64Array, hits: BoolArray) -> Isotonic:
-        """Two answers are made up so that nothing is certain: one miss at the highest margin, one hit at the lowest."""
+        """Fit the curve, with an artificial miss at the highest margin and a hit at the lowest as smoothing."""
         distinct, place = np.unique(np.append(margins, [margins.max(), margins.min()]), return_inverse=True)
         hit = np.bincount(place, np.append(hits, [False, True]).astype(np.float64)).astype(np.float64)
         starts, values = pool_adjacent_violators(hit, np.bincount(place).astype(np.float64))
@@ -71,11 +77,11 @@ class Isotonic:
 
 @dataclass(frozen=True)
 class Platt:
-    """A logistic curve: 1 / (1 + exp(−slope · margin − intercept)), the slope not below 0; flat beyond the widest."""
+    """Platt scaling: 1 / (1 + exp(−slope · margin − intercept)), constant beyond the widest margin."""
 
-    slope: float
+    slope: float  # not negative
     intercept: float
-    widest: float  # margin that it was fitted on
+    widest: float  # largest margin in the fit
 
     def __call__(self, margins: Float64Array) -> Float64Array:
         found = 0.5 * (1 + np.tanh((self.slope * np.minimum(margins, self.widest) + self.intercept) / 2))
@@ -83,7 +89,7 @@ class Platt:
 
     @classmethod
     def fitted(cls, margins: Float64Array, hits: BoolArray) -> Platt:
-        """The likeliest curve for targets pulled in a little from 0 and 1 (Platt, 1999), by Newton's method."""
+        """Fit by maximum likelihood with Newton's method and smoothed targets (Platt, 1999)."""
         positive = int(hits.sum())
         target = np.where(hits, (positive + 1) / (positive + 2), 1 / (len(hits) - positive + 2))
         mean, spread = float(margins.mean()), float(margins.std()) or 1.0
@@ -95,11 +101,11 @@ class Platt:
             slopes = design.T @ (target - found)
             bends = (design * (found * (1 - found))[:, None]).T @ design + 1e-9 * np.eye(2)
             step = np.linalg.solve(bends, slopes)
-            step *= min(1.0, 2.0 / float(np.abs(step).max() or 1.0))  # far from the top it would overshoot
+            step *= min(1.0, 2.0 / float(np.abs(step).max() or 1.0))  # limits the step to avoid overshooting
             weights = weights + step
             if np.abs(step).max() < CLOSE:
                 break
-        if weights[0] < 0:  # wider margins for worse answers: then the margin says nothing
+        if weights[0] < 0:  # a falling curve: use a constant instead
             weights = np.array([0.0, math.log(start / (1 - start))])
         slope = float(weights[0] / spread)
         return cls(slope, float(weights[1]) - slope * mean, float(margins.max()))
@@ -111,37 +117,37 @@ KINDS: dict[str, type[Isotonic] | type[Platt]] = {"isotonic": Isotonic, "platt":
 
 @dataclass(frozen=True)
 class Calibration:
-    """Curves of relations by their ids, tails and heads apart, and what they were fitted on."""
+    """The calibration curves of a model, by relation id and direction."""
 
     method: Method
-    k: int
-    about: Mapping[str, Any]  # split, protocol, queries
-    everything: Curve
+    k: int  # number of candidates per query in the fit
+    about: Mapping[str, Any]  # split, protocol and number of queries of the fit
+    everything: Curve  # the curve of all queries
     tails: Mapping[str, Curve]
     heads: Mapping[str, Curve]
-    relations: Sequence[str]  # R ids: what the labels stand for
+    relations: Sequence[str]  # the R relation ids, in the order of the labels
 
     def bound(self, relations: Sequence[str]) -> Calibration:
-        """For another graph, with relations of its own or more of them: those with the same ids keep their curves."""
+        """Return the same curves for a graph with other relations, matched by id."""
         return replace(self, relations=list(relations))
 
     def curve(self, label: int) -> Curve:
-        """Of a relation label in [0, 2R)."""
+        """Return the curve of a label in [0, 2R)."""
         count = len(self.relations)
         curves = self.tails if label < count else self.heads
         return curves.get(self.relations[label % count], self.everything)
 
     def probabilities(self, margins: Float64Array, labels: IntArray) -> Float64Array:
-        """(q, k) margins of the candidates of queries with these labels (q,): (q, k), 0 for NaN and −∞."""
+        """Convert margins (q, k) of queries with labels (q,) to probabilities (q, k); NaN and −∞ become 0."""
         found = np.zeros(margins.shape)
-        there = margins > -np.inf  # not so of NaN
+        there = margins > -np.inf  # false for NaN
         for label in np.unique(labels):
             chosen = there & (labels == label)[:, None]
             found[chosen] = self.curve(int(label))(margins[chosen])
         return found
 
     def save(self, folder: Path) -> None:
-        """Beside the weights, which it names."""
+        """Write the curves into a checkpoint folder, with the checksum of its weights."""
         sides = {"tails": self.tails, "heads": self.heads}
         value = {
             "format": FORMAT,
@@ -155,8 +161,8 @@ class Calibration:
             "everything": plain(self.everything),
             **{side: {id_: plain(curve) for id_, curve in curves.items()} for side, curves in sides.items()},
         }
-        with new_file(folder / FILE, force=True) as partial:
-            partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        with new_file(folder / FILE, owned=True) as partial:
+            write_json(partial, value)
 
 
 def fit(
@@ -168,13 +174,26 @@ def fit(
     about: Mapping[str, Any] | None = None,
     least: int = LEAST,
 ) -> Calibration:
-    """From the top k candidates of queries: margins (q, k), which of them is the answer (q, k), and labels (q,)."""
+    """Fit calibration curves to the top-k candidates of queries.
+
+    Args:
+        margins: margins of the candidates, (q, k).
+        hits: whether a candidate is the answer, (q, k).
+        labels: labels of the queries, (q,).
+        relations: ids of the relations.
+        method: isotonic or platt.
+        about: what to record about the fit, such as split and protocol.
+        least: minimum number of queries for a separate curve.
+
+    Raises:
+        FnftgError: if the method is unknown or no query has two candidates.
+    """
     if method not in METHODS:
-        raise FnftgError(f"There is no method {method!r} to calibrate by: choose {' or '.join(METHODS)}.")
+        raise FnftgError(f"There is no calibration method {method!r}: choose {' or '.join(METHODS)}.")
 
     there = np.isfinite(margins)  # (q, k)
     if not there.any():
-        raise FnftgError("No query has two candidates whose scores are numbers: nothing to calibrate.")
+        raise FnftgError("No query has two candidates with finite scores: there is nothing to calibrate.")
 
     def fitted(rows: Any) -> Curve:
         return KINDS[method].fitted(margins[rows][there[rows]], hits[rows][there[rows]])
@@ -195,7 +214,7 @@ def fit(
 
 @numba.njit(nogil=True, cache=True)
 def pool_adjacent_violators(totals: Float64Array, weights: Float64Array) -> tuple[Int64Array, Float64Array]:
-    """The never-falling means nearest to totals / weights (n,), in squares: where each stretch starts, its mean."""
+    """Return the start and mean of each interval of the non-decreasing least-squares fit to totals / weights (n,)."""
     starts = np.empty(len(totals), np.int64)
     sums, sizes = np.empty(len(totals)), np.empty(len(totals))
     count = 0
@@ -209,7 +228,7 @@ def pool_adjacent_violators(totals: Float64Array, weights: Float64Array) -> tupl
     return starts[:count], sums[:count] / sizes[:count]
 
 
-# The file
+# Reading and writing
 
 
 def plain(curve: Curve) -> dict[str, Any]:
@@ -219,14 +238,19 @@ def plain(curve: Curve) -> dict[str, Any]:
 
 
 def load(folder: Path) -> Calibration | None:
-    """What `save` wrote into the folder of a checkpoint; None where there is nothing."""
+    """Read the calibration of a checkpoint folder; None if it was not calibrated.
+
+    Raises:
+        DamagedError: if the file is damaged.
+        FnftgError: if another version of fnftg wrote it, or it belongs to other weights.
+    """
     path = Path(folder) / FILE
     if not path.is_file():
         return None
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path)
         if value["format"] == FORMAT and value["version"] != VERSION:
-            raise FnftgError(f"{path} is of another version of fnftg: run fnftg calibrate again.")
+            raise FnftgError(f"{path} was written by another version of fnftg: run fnftg calibrate again.")
         if (value["format"], value["of"]) != (FORMAT, OF):
             raise ValueError("another format")
         sides = {
@@ -239,15 +263,19 @@ def load(folder: Path) -> Calibration | None:
             value["method"], int(value["k"]), dict(value["about"]), everything, relations=relations, **sides
         )
         weights = value["weights"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FnftgError(f"{path} is damaged: run fnftg calibrate again.") from error
-    if weights != sha256(Path(folder) / "model.safetensors"):
-        raise FnftgError(f"{path} was fitted to other weights than are here now: run fnftg calibrate again.")
+    except (DamagedError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{path} is damaged: run fnftg calibrate again.") from error
+    present = sha256(Path(folder) / "model.safetensors")
+    if weights != present:
+        raise FnftgError(
+            f"{path} was fitted to weights with SHA-256 {str(weights)[:16]}…, but model.safetensors has "
+            f"{present[:16]}…: run fnftg calibrate again if the weights are new, or restore them if they are damaged."
+        )
     return found
 
 
 def read_curve(method: str, value: Mapping[str, Any]) -> Curve:
-    """A curve that is monotone and whose values are probabilities, or a ValueError."""
+    """Read a curve; raise ValueError if it is not non-decreasing or its values are not probabilities."""
     if method == "platt":
         numbers = [float(value[name]) for name in ("slope", "intercept", "widest")]
         if not all(map(math.isfinite, numbers)) or numbers[0] < 0:

@@ -1,7 +1,7 @@
-"""What ranking embeds: every candidate once, and both ends of every triple once more, with the triple hidden.
+"""Embeddings for ranking: every candidate once, and head and tail of every triple once more, with the triple hidden.
 
-The tail query (h, r, ·) and the answer of the head query (·, r, t) look at the same entity with the same hidden edges,
-so one pass over h gives both, and one over t the other two.
+The tail query (h, r, ·) and the answer of the head query (·, r, t) both embed h with the same hidden edges, so one pass
+over h computes both, and one pass over t the other two.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.processes import Processes
 from fnftg.ranking.queries import Queries
 
-MOST_CENTRES = 4_096  # embedded at a time
-COPIES = 16  # vectors of an edge's width that a model holds for it while it embeds
+MOST_CENTRES = 4_096  # maximum number of entities per block
+COPIES = 16  # estimated number of vectors that a model keeps per edge while it embeds
 
 
 def candidate_table(
     model: LinkPredictor, context: GraphContext, candidates: Int32Array, memory: int, processes: Processes
 ) -> Float32Array:
-    """The vectors of the candidates (n, d): in memory as far as half of it goes, else in a temporary file."""
+    """Embed the candidates (n, d); the table is a temporary file if it needs more than half of `memory`."""
     shape = (len(candidates), model.width)
     on_disk = 4 * shape[0] * shape[1] > memory // 2
     file = tempfile.TemporaryFile(prefix="fnftg-candidates-") if on_disk else None  # noqa: SIM115 (mapped below)
@@ -60,7 +60,7 @@ def triple_vectors(
     hidden: Literal["target", "pair"],
     memory: int,
 ) -> tuple[Float32Array, Float32Array]:
-    """For the queries of triples (m, 3): their embeddings and those of their true answers, (2m, d) each."""
+    """Return the embeddings of the queries of triples (m, 3), and of their true answers, (2m, d) each."""
     queries, half = Queries.of(triples, context.texts.relations), len(triples)
     query_embeddings = np.empty((2 * half, model.width), np.float32)
     ends = np.empty_like(query_embeddings)
@@ -74,7 +74,7 @@ def triple_vectors(
 
 
 def parts(ego: EgoConfig, context: GraphContext, centres: Int32Array, width: int, memory: int) -> Iterator[slice]:
-    """Consecutive parts of the centres whose ego-graphs fit into the memory, none of them empty."""
+    """Yield consecutive, non-empty blocks of centres whose ego-graphs fit into `memory` bytes."""
     offsets = context.neighbours.offsets
     edges = np.minimum(offsets[centres + 1] - offsets[centres], ego.num_neighbours_at_evaluation)  # (n,)
     most = max(memory // (4 * width * COPIES), 1)

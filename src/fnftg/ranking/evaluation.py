@@ -26,31 +26,32 @@ from fnftg.ranking.queries import Filter, Queries, no_self_answers
 from fnftg.ranking.rank_counts import Counts
 from fnftg.text.text_transformer import GraphTexts
 
-MEMORY = 1 << 30  # bytes that ranking may use beside the model, the graph and its texts
-ROUND = 1_024  # triples embedded and ranked before the next ones
+MEMORY = 1 << 30  # bytes for ranking, in addition to the model, the graph and its texts
+ROUND = 1_024  # triples that are embedded and ranked together
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The outcome for each triple: row 0 asks for its tail, row 1 for its head."""
+    """The ranks of triples: row 0 of each array has the tail queries, row 1 the head queries."""
 
     triples: Triples  # (m, 3)
-    better: Int64Array  # (2, m): candidates that are no known answers and score better than the true one
-    equal: Int64Array  # (2, m): and those that score exactly as well
-    known: Int64Array  # (2, m): other candidates that the filter took out, known answers above all
-    scores: Float32Array  # (2, m): of the true answers
+    better: Int64Array  # (2, m): candidates with a higher score than the true answer, without known answers
+    equal: Int64Array  # (2, m): candidates with the same score, without known answers
+    known: Int64Array  # (2, m): candidates that the filter removed, mostly known answers
+    scores: Float32Array  # (2, m): scores of the true answers
     candidates: Int32Array  # (n,)
     split: str
     protocol: Protocol
     seconds: float
 
     @property
-    def ranks(self) -> Float64Array:  # (2, m)
+    def ranks(self) -> Float64Array:
+        """The mean ranks of the true answers: (2, m)."""
         return mean_ranks(self.better, self.equal)
 
     @property
     def others(self) -> Int64Array:
-        """How many candidates each answer (2, m) was compared with."""
+        """The number of candidates that each answer was compared with: (2, m)."""
         return len(self.candidates) - 1 - self.known
 
 
@@ -63,7 +64,7 @@ def split_metrics(
     sample: int | None = None,
     relations: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """MRR and Hits@1, 3, 10 over both directions, and of each."""
+    """Rank a split and return MRR and Hits@1, 3, 10 over all queries, over tail queries and over head queries."""
     ranking = rank_split(model, graph, texts, split, protocol, sample, relations)
     values = metric_values(ranking.better, ranking.equal)  # (2, m, 4)
     return {
@@ -85,8 +86,22 @@ def rank_split(
     memory: int = MEMORY,
     processes: Processes | None = None,
 ) -> Ranking:
-    """Ranks the triples of a split: all, a `sample`, or those with one of some `relations` (rows). What is visible, who
-    the candidates are and which answers are known does not depend on that choice."""
+    """Rank the triples of a split.
+
+    `sample` and `relations` choose the triples that are ranked. They do not change the visible edges, the candidates or
+    the known answers.
+
+    Args:
+        model: the model.
+        graph: the graph.
+        texts: the texts of the graph as the model reads them.
+        split: the split to rank.
+        protocol: the protocol.
+        sample: rank a fixed random sample of this many triples; None for all.
+        relations: rank only triples of these relations (rows); None for all.
+        memory: bytes for ranking, in addition to the model, the graph and its texts.
+        processes: the processes that share the work; None for this one only.
+    """
     started = time.perf_counter()
     triples = chosen_triples(graph, split, sample, relations)
     context = GraphContext.of(texts, protocol.visible_triples(graph, split), model.ego.directions)
@@ -101,7 +116,7 @@ def rank_split(
         triples,
         counts.better.reshape(shape),
         counts.equal.reshape(shape),
-        (np.diff(offsets) - 1).reshape(shape),  # the target is a known answer too
+        (np.diff(offsets) - 1).reshape(shape),  # the target is a known answer itself
         counts.scores.reshape(shape),
         candidates,
         split,
@@ -111,7 +126,7 @@ def rank_split(
 
 
 def answer_filter(model: LinkPredictor, graph: KnowledgeGraph, candidates: Int32Array) -> Filter:
-    """The answers of all splits, and what is none to this model."""
+    """Return the filter of the known answers of all splits, and of self-answers if the model does not allow them."""
     known = KnownAnswers.of(graph.all_triples(), len(graph.entities), len(graph.relations))
     return Filter.of(known, candidates, False if model.allow_self_answers else no_self_answers(graph))
 
@@ -119,13 +134,14 @@ def answer_filter(model: LinkPredictor, graph: KnowledgeGraph, candidates: Int32
 def chosen_triples(
     graph: KnowledgeGraph, split: str, sample: int | None = None, relations: Sequence[int] | None = None
 ) -> Triples:
+    """Return the triples of a split to rank: all, a fixed random sample, or those of some relations (rows)."""
     triples = graph.triples(split)
     if not len(triples):
-        raise FnftgError(f"The graph has no triples in {split}: nothing to rank.")
+        raise FnftgError(f"The graph has no triples in {split}: choose another split.")
     if relations is not None:
         triples = triples[np.isin(triples[:, 1], np.asarray(relations, np.int64))]
         if not len(triples):
-            raise FnftgError(f"No triple of {split} has one of the chosen relations: nothing to rank.")
+            raise FnftgError(f"No triple of {split} has one of the chosen relations: choose others.")
     if sample is not None and sample < len(triples):
         triples = triples[np.sort(np.random.default_rng(0).choice(len(triples), sample, replace=False))]
     return triples
@@ -142,15 +158,15 @@ def rank_triples(
     memory: int = MEMORY,
     processes: Processes = Processes(),  # noqa: B008 (immutable)
 ) -> Counts:
-    """The counts of the queries (2m,) of triples (m, 3): first all tails, then all heads."""
+    """Return the counts of the queries (2m,) of triples (m, 3), all tail queries before all head queries."""
     if memory < 1 << 24:
-        raise FnftgError(f"A memory of {memory:,} bytes is too little to rank in: give at least 16 MB.")
+        raise FnftgError(f"{memory:,} bytes of memory are too few for ranking: give at least 16 MB.")
     was_training = model.training
     model.eval()
     table = candidate_table(model, context, candidates, memory, processes)
     own = triples[processes.share(len(triples))]
     in_memory = not isinstance(table, np.memmap)
-    step = ROUND if in_memory else max(memory // 8 // (16 * model.width), 1)  # rounds read the table, from disk or not
+    step = ROUND if in_memory else max(memory // 8 // (16 * model.width), 1)  # each round reads the whole table
     rounds = []
     with progress("Ranking", len(own), "triples") as advance:
         for start in range(0, len(own), step):

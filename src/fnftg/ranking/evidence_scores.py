@@ -1,6 +1,7 @@
-"""What evidence adds to the scores of a few candidates, ranked exactly at the cost of the embedding scores.
+"""Exact ranking with evidence.
 
-The table is searched or counted without the listed candidates, which are then scored one by one and take their places.
+Evidence changes the scores of only a few candidates per query. These are left out of the search over all candidates,
+scored one by one and merged into the result, so that ranking with evidence costs little more than without.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from fnftg.text.text_transformer import GraphTexts
 
 Search = Callable[
     [Int64Array, Int64Array], tuple[Float32Array, Int64Array]
-]  # offsets and rows to leave out → scores, rows (q, k)
+]  # offsets and rows to leave out → scores and rows (q, k)
 
 
 @dataclass(frozen=True)
 class EvidenceScores:
-    """What is added to scores of query i: values[j] to that of the row rows[j], j from offsets[i] to offsets[i + 1]."""
+    """Evidence scores as ragged arrays: query i has the entries offsets[i] to offsets[i + 1]."""
 
     offsets: Int64Array  # (q + 1,)
-    rows: Int64Array  # (e,): of a table, each once for a query
-    values: Float32Array  # (e,)
+    rows: Int64Array  # (e,): rows of the candidates, distinct within a query
+    values: Float32Array  # (e,): what is added to their scores
 
     @classmethod
     def nothing(cls, queries: int) -> EvidenceScores:
@@ -41,30 +42,35 @@ class EvidenceScores:
     @classmethod
     @torch.inference_mode()
     def of(cls, model: EvidenceModel, texts: GraphTexts, labels: Int32Array, table: EvidenceTable) -> EvidenceScores:
-        """What evidence adds to scores of queries with these labels (q,); rows are those of the entities."""
+        """Compute the evidence scores of a table's candidates; the rows are entity rows."""
         values = model.evidence_scores(texts, labels, table).float().cpu().numpy()
         return cls(table.offsets, table.entities.astype(np.int64), values)
 
     def among(self, row_of: Int64Array) -> EvidenceScores:
-        """The same for a table of other rows: row_of (rows,) names the new ones, -1 for those that are not in it."""
+        """Renumber the rows by row_of (rows,), and drop those whose new row is -1."""
         rows = row_of[self.rows]
         there = rows >= 0
         return EvidenceScores(np.concatenate([[0], np.cumsum(there)])[self.offsets], rows[there], self.values[there])
 
     @property
     def queries(self) -> Int64Array:
-        """(e,)"""
+        """The query of each entry: (e,)."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def of_rows(self, rows: Int64Array) -> Float32Array:
-        """What is added to the score of one row for each query (q,): 0 where it is not listed."""
+        """Return the evidence score of one row per query (q,), 0 if the row has none."""
         found = np.zeros(len(rows), np.float32)
         own = self.rows == rows[self.queries]
         found[self.queries[own]] = self.values[own]
         return found
 
     def apart_from(self, offsets: Int64Array, known: Int64Array, size: int) -> tuple[BoolArray, Int64Array, Int64Array]:
-        """Which of the listed rows (e,) are not known, and offsets and rows of what is either; of `size` rows."""
+        """Separate the rows with evidence from known answers, in a table of `size` rows.
+
+        Returns:
+            Whether each row with evidence (e,) is not a known answer, and the offsets and rows of the union of known
+            answers and rows with evidence.
+        """
         taken = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * size + known
         listed = self.queries * size + self.rows
         either = np.unique(np.concatenate([taken, listed]))
@@ -79,8 +85,7 @@ def evidence_scores(
     hidden: Literal["target", "pair"] = "target",
     targets: Int32Array | None = None,
 ) -> EvidenceScores:
-    """What evidence adds to the scores of the queries (q,), if the model uses any, while the targets (q,), if any, are
-    hidden."""
+    """Compute the evidence scores of queries (q,), with the targets (q,), if any, hidden; empty without evidence."""
     evidence = evidence_of(model)
     if evidence is None:
         return EvidenceScores.nothing(len(centres))
@@ -100,7 +105,10 @@ def counts_with(
     known: Int64Array,
     memory: int,
 ) -> Counts:
-    """As `filtered_counts`, of scores with their evidence; `true_rows` (q,) are among the known ones of each query."""
+    """Count better and equal candidates like `filtered_counts`, with evidence added to the scores.
+
+    `true_rows` (q,), the rows of the true answers, must be among the known answers of each query.
+    """
     spared, outside, rows = evidence.apart_from(offsets, known, len(table))
     plain = filtered_counts(
         model,
@@ -129,7 +137,7 @@ def best_with(
     known: Int64Array,
     search: Search,
 ) -> tuple[Float32Array, Int64Array]:
-    """As `search` among the rows of the table that are not known, of scores with their evidence: (q, k) each."""
+    """Search the rows that are not known answers, with evidence added to the scores: scores and rows, (q, k) each."""
     spared, outside, rows = evidence.apart_from(offsets, known, len(table))
     scores, found = search(outside, rows)
     query, row = evidence.queries[spared], evidence.rows[spared]
@@ -141,7 +149,7 @@ def best_with(
 def merged(
     scores: Float32Array, found: Int64Array, query: Int64Array, more: Float32Array, rows: Int64Array
 ) -> tuple[Float32Array, Int64Array]:
-    """The best of what was found (q, k) and of further candidates (p,), each of one query: (q, k)."""
+    """Merge further candidates (p,), with their queries and scores, into the k best per query: (q, k)."""
     if not len(query):
         return scores, found
     queries, k = scores.shape
@@ -151,7 +159,7 @@ def merged(
     query, score, row = query[there], score[there], row[there]
     order = np.lexsort((row, -score, query))
     query, score, row = query[order], score[order], row[order]
-    place = np.arange(len(query)) - np.searchsorted(query, query)  # among those of the same query
+    place = np.arange(len(query)) - np.searchsorted(query, query)  # rank within the query
     best = place < k
     scores, found = np.full_like(scores, -np.inf), np.full_like(found, -1)
     scores[query[best], place[best]], found[query[best], place[best]] = score[best], row[best]

@@ -1,4 +1,4 @@
-"""Similarities that do not depend on the size of a block: ties must be ties wherever they are computed."""
+"""Similarities that do not depend on the block size, so that equal scores are equal wherever they are computed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fnftg.models.link_predictor import LinkPredictor
 
 
 def exact_similarity(model: LinkPredictor, query_embeddings: Float32Array, candidates: Float32Array) -> Tensor:
-    """(q, d) against (n, d) → scores (q, n) in main memory.
+    """Score queries (q, d) against candidates (n, d): (q, n), in main memory.
 
-    They are computed on the model's device in double precision and rounded to single, as the last bits of a matrix
-    product differ with the size of a block.
+    The scores are computed in double precision on the model's device and rounded to single precision, because the last
+    bits of a matrix product depend on the block size.
     """
     queries, vectors = (torch.from_numpy(array).to(model.device).double() for array in (query_embeddings, candidates))
     return model.similarity(queries, vectors).float().cpu()

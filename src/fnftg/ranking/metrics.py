@@ -1,8 +1,9 @@
-"""MRR and Hits@k from how many candidates stand before, and level with, the true answers.
+"""MRR and Hits@k from the numbers of better and equal candidates.
 
-Ties: the answer takes the `mean` rank among those that score the same, as is usual in the field (PyKEEN calls it
-realistic); `expected` takes instead the mean of each metric over all orders of the tied. Of n candidates that all score
-the same the first makes the MRR 2 / (n + 1), the second (1 + 1/2 + … + 1/n) / n, the paper's random baseline.
+With ties `mean`, an answer gets the mean rank of all candidates with its score, as is usual in the field (PyKEEN calls
+this realistic). With `expected`, each metric is averaged over all orders of the tied candidates. If all n candidates
+have the same score, the MRR is 2 / (n + 1) with `mean` and (1 + 1/2 + … + 1/n) / n, the paper's random baseline, with
+`expected`.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ RESAMPLES, AT_ONCE = 1_000, 1 << 21  # bootstrap samples, and triples drawn at a
 
 
 def mean_ranks(better: Int64Array, equal: Int64Array) -> Float64Array:
+    """Return the mean rank among the tied candidates."""
     return 1 + better + equal / 2
 
 
 def metric_values(better: Int64Array, equal: Int64Array, ties: Ties = "mean") -> Float64Array:
-    """The share of each answer in each metric: (…) counts → (…, 4), in the order of NAMES."""
+    """Return the metrics of each answer (…, 4), in the order of NAMES, from its counts (…)."""
     if ties not in ("mean", "expected"):
-        raise FnftgError(f"Ties are {ties!r}: choose mean or expected.")
+        raise FnftgError(f"ties is {ties!r}: it must be mean or expected.")
     if ties == "mean":
         ranks = mean_ranks(better, equal)
         return np.stack([1 / ranks, *(ranks <= k for k in KS)], axis=-1)
@@ -38,19 +40,21 @@ def metric_values(better: Int64Array, equal: Int64Array, ties: Ties = "mean") ->
 
 
 def harmonic_numbers(most: int) -> Float64Array:
-    """1 + 1/2 + … + 1/n for n = 0, …, most."""
+    """Return 1 + 1/2 + … + 1/n for n = 0, …, most."""
     return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
 
 
 def named(values: Float64Array) -> dict[str, float]:
-    """The mean of each metric over all answers: (…, 4) → {mrr, hits@1, hits@3, hits@10}."""
+    """Return the mean of each metric (…, 4) over all answers as {mrr, hits@1, hits@3, hits@10}."""
     means = values.reshape(-1, len(NAMES)).mean(axis=0)
     return dict(zip(NAMES, means.tolist(), strict=True))
 
 
 def intervals(values: Float64Array, seed: int = 0) -> dict[str, list[float]]:
-    """Bootstrap 95 % intervals of the means, drawing triples (both questions of a triple stay together):
-    values (m, 4) → {mrr: [low, high], …}."""
+    """Return bootstrap 95 % intervals of the means as {mrr: [low, high], …}.
+
+    The bootstrap resamples triples, whose values (m, 4) are the means of their two queries.
+    """
     generator, step = np.random.default_rng(seed), max(1, AT_ONCE // len(values))
     means = np.concatenate(
         [
@@ -63,9 +67,13 @@ def intervals(values: Float64Array, seed: int = 0) -> dict[str, list[float]]:
 
 
 def pykeen_metrics(better: Int64Array, equal: Int64Array, candidates: Int64Array) -> dict[str, Any]:
-    """PyKEEN's nested result, {side: {rank type: {metric: value}}}, of (2, m) counts: tails, then heads.
+    """Return PyKEEN's nested results, {side: {rank type: {metric: value}}}.
 
-    `candidates` are those that were ranked, the answer among them."""
+    Args:
+        better: better candidates of the tail queries, then of the head queries, (2, m).
+        equal: candidates with the same score, (2, m).
+        candidates: number of ranked candidates including the answer, (2, m).
+    """
     result: dict[str, Any] = {}
     for side, rows in (("tail", slice(0, 1)), ("head", slice(1, 2)), ("both", slice(0, 2))):
         first, last = 1 + better[rows].ravel(), 1 + (better + equal)[rows].ravel()

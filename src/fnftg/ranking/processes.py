@@ -1,7 +1,8 @@
-"""Several processes that rank together: each embeds and ranks its share, and all come to hold the whole."""
+"""Ranking with several processes: each embeds and ranks a share, and all receive the whole result."""
 
 from __future__ import annotations
 
+import atexit
 import os
 from dataclasses import dataclass
 
@@ -14,27 +15,30 @@ from fnftg.arrays import AnyArray
 
 @dataclass(frozen=True)
 class Processes:
+    """The number of processes and the rank of this one."""
+
     rank: int = 0
     count: int = 1
 
     @classmethod
     def started(cls) -> Processes:
-        """Those that torchrun started, or this one alone."""
+        """Return the processes that torchrun started, or this one alone."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         if count == 1:
             return cls()
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("gloo")
+            atexit.register(torch.distributed.destroy_process_group)  # its threads must end before Python does
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", count))))
         return cls(torch.distributed.get_rank(), count)
 
     def share(self, size: int, rank: int | None = None) -> slice:
-        """The part of range(size) that a process, by default this one, works on."""
+        """Return the part of range(size) that a process works on, by default this one."""
         rank = self.rank if rank is None else rank
         return slice(size * rank // self.count, size * (rank + 1) // self.count)
 
     def gathered(self, own: AnyArray, size: int) -> AnyArray:
-        """The shares of all processes, in order: own is the share of this one, (its share of size, …) → (size, …)."""
+        """Gather the shares of all processes, in order, given the share of this one: (size, …)."""
         if self.count == 1:
             return own
         shares = [self.share(size, rank) for rank in range(self.count)]

@@ -1,4 +1,4 @@
-"""Queries: what is asked of a triple, and which candidates are other true answers to it."""
+"""The queries of triples, and the filter of their known answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fnftg.kg.graph import KnowledgeGraph, Triples
 
 @dataclass(frozen=True)
 class Queries:
-    """Both questions of each triple: first all tails, then all heads."""
+    """The two queries of each triple: all tail queries, then all head queries."""
 
     centres: Int32Array  # (q,): h, then t
     labels: Int32Array  # (q,): r, then R + r
@@ -31,12 +31,11 @@ class Queries:
 
 @dataclass(frozen=True)
 class Filter:
-    """The known answers among the candidates, which take no place in a rank; nor does the entity itself that is asked
-    about, where that is no answer."""
+    """The candidates left out of a ranking: known answers, and the query entity if self-answers are excluded."""
 
     known: KnownAnswers
-    row_of: Int64Array  # (entities,): the row of each entity among the candidates, -1 for others
-    no_self_answers: BoolArray  # (2R,): labels to which no entity is its own answer
+    row_of: Int64Array  # (entities,): row of each entity among the candidates, -1 if it is not a candidate
+    no_self_answers: BoolArray  # (2R,): labels for which an entity is never its own answer
 
     @classmethod
     def of(cls, known: KnownAnswers, candidates: Int32Array, no_self_answers: BoolArray | bool = False) -> Filter:
@@ -45,7 +44,10 @@ class Filter:
         return cls(known, row_of, np.broadcast_to(no_self_answers, 2 * known.relations))
 
     def __call__(self, queries: Queries) -> tuple[Int64Array, Int64Array]:
-        """The rows of each query's answers, the target among them: those of query i at offsets[i] to offsets[i + 1]."""
+        """Return offsets and rows of the filtered candidates, including the target.
+
+        Query i has the rows offsets[i] to offsets[i + 1].
+        """
         offsets, entities = self.known.with_itself(
             queries.centres, queries.labels, self.no_self_answers[queries.labels]
         )
@@ -55,7 +57,7 @@ class Filter:
 
 
 def no_self_answers(graph: KnowledgeGraph) -> BoolArray:
-    """The labels (2R,) of relations that lead from no entity to itself in train."""
+    """Return the labels (2R,) of relations without a self-loop in train."""
     heads, relations, tails = graph.triples("train").T
     allow_self_answers = np.bincount(relations[heads == tails], minlength=len(graph.relations))
     return np.tile(allow_self_answers == 0, 2)

@@ -1,4 +1,4 @@
-"""How many candidates stand before a true answer, counted in blocks: no score is ever held for all of them."""
+"""Counts of better and equal candidates, computed in blocks, so that the full score matrix is never in memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.exact_similarity import exact_similarity
 
-QUERIES = 512  # compared at a time, by an inner product
+QUERIES = 512  # queries per block, if the score is not a distance
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Of each query: candidates that are no known answers and score better than the true one, or exactly as well."""
+    """The counts of each query, without known answers."""
 
-    better: Int64Array  # (q,)
-    equal: Int64Array  # (q,)
-    scores: Float32Array  # (q,): of the true answers
+    better: Int64Array  # (q,): candidates with a higher score than the true answer
+    equal: Int64Array  # (q,): candidates with the same score
+    scores: Float32Array  # (q,): scores of the true answers
 
 
 def filtered_counts(
@@ -34,15 +34,25 @@ def filtered_counts(
     memory: int,
     answer_evidence: Float32Array | float = 0.0,
 ) -> Counts:
-    """Points and true vectors (q, d) against the candidates' table (n, d), without the rows known[offsets[i] : …];
-    `added` (q,) counts for the true answers' scores alone."""
+    """Count the candidates that score better than, or the same as, the true answers.
+
+    Args:
+        model: the model.
+        query_embeddings: (q, d).
+        answer_embeddings: embeddings of the true answers, (q, d).
+        table: embeddings of the candidates, (n, d).
+        offsets: query i leaves out the rows known[offsets[i] : offsets[i + 1]].
+        known: rows of the known answers, including the true one.
+        memory: bytes for a block.
+        answer_evidence: evidence added to the scores of the true answers, (q,).
+    """
     answer_evidence = np.broadcast_to(np.asarray(answer_evidence, np.float32), len(query_embeddings))
     if not model.by_distance:
         return by_similarity(model, query_embeddings, answer_embeddings, table, offsets, known, memory, answer_evidence)
     rows = np.arange(len(query_embeddings))
     distances = l1_pairs(query_embeddings, answer_embeddings, rows, rows) - answer_evidence
     better, equal = count_ranks(query_embeddings, table, distances, memory)
-    # the known answers are counted once more alone, and subtracted
+    # count the known answers separately and subtract them
     known_better, known_equal = count_known(query_embeddings, table, distances, offsets, known, memory)
     return Counts(better - known_better, equal - known_equal, -distances)
 
@@ -57,10 +67,10 @@ def by_similarity(
     memory: int,
     answer_evidence: Float32Array,
 ) -> Counts:
-    """By any similarity, a NaN being worse than all else."""
+    """Count with any similarity; NaN is worse than every other score."""
     better, equal = np.zeros(len(query_embeddings), np.int64), np.zeros(len(query_embeddings), np.int64)
     scores = np.empty(len(query_embeddings), np.float32)
-    step = max(memory // (QUERIES * 32), 1)  # a score takes up to 32 bytes: double, single and truth values
+    step = max(memory // (QUERIES * 32), 1)  # up to 32 bytes per score: double, single and booleans
     for start in range(0, len(query_embeddings), QUERIES):
         part = slice(start, min(start + QUERIES, len(query_embeddings)))
         asked = query_embeddings[part]

@@ -1,7 +1,6 @@
-"""Do probabilities mean what they say? The top k of every query of a split, and the expected calibration error.
+"""The expected calibration error of probabilities, over the top-k candidates of all queries of a split.
 
-The uncalibrated probability that others are compared with is the model's own confidence as it would be read off a list
-of k answers: the softmax of their scores.
+Calibrated probabilities are compared with an uncalibrated baseline, the softmax over the scores of the k candidates.
 """
 
 from __future__ import annotations
@@ -32,17 +31,19 @@ from fnftg.ranking.queries import Filter, Queries
 from fnftg.ranking.search import pair_scores, top_answers
 from fnftg.text.text_transformer import GraphTexts
 
-BINS = 15  # of equal width, over [0, 1]
+BINS = 15  # of equal width, on [0, 1]
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The best k candidates of each query, best first, −∞ where there are fewer. Other known answers are left out, and
-    the entity itself that is asked about, as in prediction."""
+    """The k best candidates of each query, best first; missing ones have the score −∞.
+
+    As in prediction, other known answers and the query entity itself are left out.
+    """
 
     scores: Float32Array  # (q, k)
-    margins: Float64Array  # (q, k): over the best of the query's other candidates
-    hits: BoolArray  # (q, k): the true answer, which no list has more than once
+    margins: Float64Array  # (q, k): score minus the best score of the query's other candidates
+    hits: BoolArray  # (q, k): whether a candidate is the true answer
     labels: Int32Array  # (q,): relation labels in [0, 2R)
 
 
@@ -58,7 +59,7 @@ def predictions(
     relations: Sequence[int] | None = None,
     memory: int = MEMORY,
 ) -> Predictions:
-    """As ranking sees the split: the true answer is scored with the target hidden, and joins the best of the others."""
+    """Return the top-k candidates of the queries of a split; the true answer is scored with the target hidden."""
     triples = chosen_triples(graph, split, sample, relations)
     entities, count = len(graph.entities), len(graph.relations)
     context = GraphContext.of(texts, protocol.visible_triples(graph, split), model.ego.directions)
@@ -86,17 +87,17 @@ def predictions(
 
 
 def with_answer(others: Float32Array, own: Float32Array, labels: Int32Array) -> Predictions:
-    """The best k of the true answer's score (q,), which stands behind its equals, and of the k + 1 best others'."""
+    """Merge the score of the true answer (q,) into the k + 1 best other scores; it comes after equal scores."""
     k = others.shape[1] - 1
     scores = np.nan_to_num(np.column_stack([others, own]), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : k + 1]  # one more than k: a single answer has a rival too
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : k + 1]  # k + 1, so that there is a rival even if k is 1
     scores = np.take_along_axis(scores, order, axis=1)
     over = margins(scores, rivals(scores[:, :2], np.arange(k + 1)[None] == 0))
     return Predictions(scores[:, :k], over[:, :k], order[:, :k] == k + 1, labels)
 
 
 def softmax(scores: AnyArray) -> Float64Array:
-    """The model's own confidence in each of k candidates: (q, k) → (q, k), 0 for what has no score."""
+    """Return the softmax over the scores of each query's candidates: (q, k), 0 for missing candidates."""
     shifted = scores.astype(np.float64) - np.maximum(scores.max(axis=1, keepdims=True), -1e38)
     powers = np.exp(shifted)
     return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
@@ -114,8 +115,10 @@ def reliability_of(
     memory: int = MEMORY,
     earlier: dict[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """What `measured` says of a split by the curves in the folder of a checkpoint; None where it was not calibrated.
-    What was measured `earlier` stands if it was by the same curves."""
+    """Measure the calibration of a checkpoint on a split; None if it was not calibrated.
+
+    The result `earlier` is returned unchanged if it belongs to the same curves.
+    """
     calibration = load(folder)
     if calibration is None:
         return None
@@ -128,8 +131,7 @@ def reliability_of(
 
 
 def measured(found: Predictions, calibration: Calibration) -> dict[str, Any]:
-    """The expected calibration error over all k predictions of all queries and over the first of each, and of the
-    softmax beside it."""
+    """Return the expected calibration error of the curves and of the softmax, over all k answers and first answers."""
     there = np.isfinite(found.scores)
     values: dict[str, Any] = {"method": calibration.method, "k": found.scores.shape[1], "predictions": int(there.sum())}
     sources = {"calibrated": calibration.probabilities(found.margins, found.labels), "softmax": softmax(found.scores)}
@@ -141,7 +143,7 @@ def measured(found: Predictions, calibration: Calibration) -> dict[str, Any]:
 
 
 def reliability(probabilities: Float64Array, hits: BoolArray) -> tuple[float, list[dict[str, Any]]]:
-    """Predictions (n,) in bins by their probability: the mean gap between what was said and how often it came true."""
+    """Return the expected calibration error of predictions (n,) and their bins."""
     place = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(place, minlength=BINS)
     said, came = np.bincount(place, probabilities, BINS), np.bincount(place, hits, BINS)

@@ -1,4 +1,4 @@
-"""`fnftg report`: one page that says how good a run is; self-contained, so that it can be mailed."""
+"""`fnftg report`: a self-contained HTML page with the results and plots of a run."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ METRICS = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hit
 
 
 def write_report(run: RunFolder, found: dict[str, Any], folder: Path) -> None:
-    """Writes index.html and the pictures of a run and its results {protocol: results}."""
-    with new_folder(folder, force=True) as partial:
+    """Write index.html and the plots of a run, given its results {protocol: results}."""
+    with new_folder(folder, "report", force=True) as partial:
         captions = draw_all(run.learning_curve(), found, partial)
         page = written(run, found, {name: (partial / name).read_bytes() for name in captions}, captions)
         (partial / "index.html").write_text(page, encoding="utf-8")
 
 
 def written(run: RunFolder, found: dict[str, Any], pictures: dict[str, bytes], captions: dict[str, str]) -> str:
+    """Return the HTML page."""
     started = run.started_with()
     first = next(iter(found.values()))
-    title = f"{run.path.resolve().name}: how good it is"
+    title = f"Evaluation of {run.path.resolve().name}"
     rows = [(name, *figures(results)) for name, results in found.items()]
     rows += [
-        (f"{baseline}, no model ({name})", *figures(values))
+        (f"{baseline} baseline ({name})", *figures(values))
         for name, results in found.items()
         for baseline, values in results["baselines"].items()
     ]
@@ -60,8 +61,8 @@ def written(run: RunFolder, found: dict[str, Any], pictures: dict[str, bytes], c
             f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>',
             f"<h1>{html.escape(title)}</h1>",
             f"<p>Graph {html.escape(Path(started['graph']).name)}, split {html.escape(first['split'])}: "
-            f"{first['queries']:,} queries. Seed {started['config']['training']['seed']}. Filtered ranks, ties take "
-            "the mean rank; in brackets bootstrap 95 % intervals.</p>",
+            f"{first['queries']:,} queries, seed {started['config']['training']['seed']}. Ranks are filtered, and tied "
+            "candidates get their mean rank. Brackets: bootstrap 95 % intervals.</p>",
             table(["protocol", *METRICS.values()], rows),
             f"<ul class=note>{protocols}</ul>",
             *figures_,

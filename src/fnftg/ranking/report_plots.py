@@ -1,4 +1,4 @@
-"""The pictures of a report."""
+"""The plots of a report."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import polars as pl
 from fnftg.errors import FnftgError
 from fnftg.ranking.protocols import DEFAULT_PROTOCOL
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"  # told apart by colour-blind eyes too
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8C8C8C"  # a palette for colour-blind readers
 MOST_RELATIONS = 30
 
 
 def draw_all(curve: pl.DataFrame, found: dict[str, Any], folder: Path) -> dict[str, str]:
-    """Draws what a run and its results {protocol: results} show: {file: caption}."""
+    """Draw the plots of a run from its learning curve and its results {protocol: results}; return {file: caption}."""
     try:
         import matplotlib
     except ImportError as error:
-        raise FnftgError("Pictures need matplotlib: pip install 'fnftg[plots]'.") from error
+        raise FnftgError("Plots need matplotlib: pip install 'fnftg[plots]'.") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -28,23 +28,23 @@ def draw_all(curve: pl.DataFrame, found: dict[str, Any], folder: Path) -> dict[s
         "protocols.png": (
             protocols,
             found,
-            "One model, three protocols. From cumulative to strict every edge between the two entities of a triple is "
-            "hidden too: what is lost came from edges that give the answer away. Bars: 95 % intervals.",
+            "The same model under three protocols. Strict hides every edge between the two entities of a triple, so "
+            "the difference between cumulative and strict comes from such edges. Error bars: 95 % intervals.",
         ),
-        "baselines.png": (baselines, main, "The model beside what needs no model (protocol cumulative, logarithmic)."),
-        "relations.png": (relations, main, "MRR by relation, with the number of triples (protocol cumulative)."),
-        "ranks.png": (ranks, main, "How often an answer got which rank (protocol cumulative)."),
+        "baselines.png": (baselines, main, "MRR of the model and of baselines without a model (protocol cumulative)."),
+        "relations.png": (relations, main, "MRR and number of triples by relation (protocol cumulative)."),
+        "ranks.png": (ranks, main, "Distribution of the ranks of the true answers (protocol cumulative)."),
     }
     if main.get("calibration"):
         pictures["reliability.png"] = (
             calibration,
             main["calibration"],
-            "Do probabilities mean what they say? On the diagonal they do; points are as large as they are many. The "
-            "softmax of the scores is the model's own confidence (protocol cumulative).",
+            "Reliability of the probabilities: well calibrated ones lie on the diagonal. Larger points have more "
+            "predictions. The uncalibrated baseline is the softmax of the scores (protocol cumulative).",
         )
     if "loss" in curve.columns:
         pictures = {
-            "learning.png": (learning, curve, "Training loss, and validation MRR where it was measured."),
+            "learning.png": (learning, curve, "Training loss and validation MRR."),
             **pictures,
         }
     with pyplot.rc_context({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False}):
@@ -107,30 +107,30 @@ def relations(figure: Any, results: dict[str, Any]) -> None:
         axes.text(high + 0.01, place, f"{row['mrr']:.3f}  (n = {row['triples']:,})", va="center", fontsize=9)
     more = len(results["relations"]) - len(rows)
     axes.set(
-        xlabel="MRR" + (f"; the {more:,} rarer relations are left out" if more else ""),
+        xlabel="MRR" + (f" ({more:,} rarer relations are not shown)" if more else ""),
         xlim=(0, 1.3),
         xticks=[0, 0.25, 0.5, 0.75, 1],
     )
 
 
 def calibration(figure: Any, values: dict[str, Any]) -> None:
-    """What was said against what came true, bin by bin."""
+    """Plot the observed frequency against the predicted probability of each bin."""
     figure.set_size_inches(6, 5.2)
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
     for name, words, colour in (("softmax", "uncalibrated (softmax)", ORANGE), ("calibrated", "calibrated", BLUE)):
         bins, error, first = (values[name][key] for key in ("bins", "expected_calibration_error", "of_first_answers"))
         said, came = [one["said"] for one in bins], [one["came_true"] for one in bins]
-        label = f"{words}: error {error:.4f},\nof first answers {first:.4f}"
+        label = f"{words}: ECE {error:.4f},\nfirst answers {first:.4f}"
         axes.plot(said, came, color=colour, linewidth=1, label=label)
         axes.scatter(said, came, [8 + 4 * one["predictions"] ** 0.3 for one in bins], color=colour)
-    axes.set(xlabel="probability that was given", ylabel="share that came true", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.set(xlabel="predicted probability", ylabel="share of correct answers", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.set_aspect("equal")
     axes.legend(frameon=False, loc="upper left", fontsize=9)
 
 
 def reach(values: list[float], bounds: list[list[float]]) -> list[list[float]]:
-    """How far intervals reach below and above the values, as matplotlib wants it."""
+    """Return the distances from the values to their bounds, in the format of matplotlib's error bars."""
     return [
         [max(value - low, 0) for value, (low, _) in zip(values, bounds, strict=True)],
         [max(high - value, 0) for value, (_, high) in zip(values, bounds, strict=True)],
@@ -138,7 +138,7 @@ def reach(values: list[float], bounds: list[list[float]]) -> list[list[float]]:
 
 
 def shortened(name: str, most: int = 45) -> str:
-    """The end of a long relation says more than its beginning."""
+    """Shorten a long relation to its end, which is usually more specific than its beginning."""
     return name if len(name) <= most else "…" + name[1 - most :]
 
 
@@ -150,4 +150,4 @@ def ranks(figure: Any, results: dict[str, Any]) -> None:
     total = sum(histogram.values())
     bars = axes.bar(names, [count / total for count in histogram.values()], color=BLUE)
     axes.bar_label(bars, [f"{count / total:.1%}" for count in histogram.values()], padding=3, fontsize=9)
-    axes.set(xlabel="rank (above the one before, up to this)", ylabel="share of all queries")
+    axes.set(xlabel="rank (upper bound of the bin)", ylabel="share of queries")

@@ -1,4 +1,4 @@
-"""What a ranking says: the figures with their intervals, where they come from, and what needs no model to reach."""
+"""Results of a ranking: metrics with intervals, breakdowns and baselines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fnftg.ranking.runs import RunFolder
 from fnftg.text.text_transformer import GraphTexts
 
 CATEGORIES = ("1-1", "1-n", "n-1", "n-n")
-MANY = 1.5  # heads per tail, or tails per head, from which on a relation counts as having many, as usual in the field
+MANY = 1.5  # mean heads per tail (or tails per head) above which a relation is n-1 (or 1-n), as usual in the field
 
 
 def evaluate(
@@ -45,18 +45,24 @@ def evaluate(
     ties: Ties = "mean",
     memory: int = MEMORY,
 ) -> dict[str, Any]:
-    """Ranks the triples of a split; returns metrics with intervals, breakdowns and baselines as a nested dict.
+    """Rank the triples of a split and return metrics with intervals, breakdowns and baselines as a nested dict.
 
     Args:
         model: a model, or the folder of a run or of a model.
-        graph: a graph, the folder of a store or the name of a dataset; by default the one that the run was trained on.
-        protocol: own-split, cumulative or strict, or a `Protocol` of your own.
+        graph: a graph, the folder of a store or the name of a dataset; by default the training graph of the run.
+        protocol: own-split, cumulative, strict, or a `Protocol`.
         split: the split whose triples are ranked.
-        texts: the texts of the graph as the model reads them, if they are at hand.
-        sample: rank only this many triples, always the same ones.
+        texts: the texts of the graph, if `model.texts(graph)` was called before.
+        sample: rank a fixed random sample of this many triples.
         relations: rank only triples of these relations (rows of `graph.relations`).
-        ties: a tied answer has the mean rank, or metrics have their expected value over all orders of the tied.
-        memory: bytes that ranking may use beside the model and the graph.
+        ties: mean gives tied candidates their mean rank; expected averages each metric over all orders of the ties.
+        memory: bytes for ranking, in addition to the model and the graph.
+
+    Returns:
+        The fields of `fnftg evaluate --json`, such as mrr, hits@10, intervals, relations and baselines.
+
+    Raises:
+        FnftgError: if the graph is not given and cannot be found, or there are no triples to rank.
 
     Examples:
         >>> results = fnftg.evaluate("animals-run", protocol="strict")
@@ -65,7 +71,7 @@ def evaluate(
     chosen = protocol_named(protocol) if isinstance(protocol, str) else protocol
     if graph is None:
         if isinstance(model, LinkPredictor):
-            raise FnftgError("A model does not know its graph: pass the graph, or the folder of the run.")
+            raise FnftgError("A model is not tied to a graph: pass the graph, or the folder of a run.")
         graph = RunFolder(Path(model)).graph()
     elif not isinstance(graph, KnowledgeGraph):
         graph = open_graph(graph)
@@ -77,6 +83,7 @@ def evaluate(
 
 
 def results(ranking: Ranking, graph: KnowledgeGraph, ties: Ties = "mean") -> dict[str, Any]:
+    """Return the results of a ranking, as `evaluate` does."""
     values = metric_values(ranking.better, ranking.equal, ties)  # (2, m, 4)
     by_triple = values.mean(axis=0)  # (m, 4)
     train = graph.triples("train")
@@ -122,7 +129,7 @@ def results(ranking: Ranking, graph: KnowledgeGraph, ties: Ties = "mean") -> dic
 
 
 def rank_histogram(ranks: Float64Array) -> dict[str, int]:
-    """How many answers have the rank 1, above it up to 3, up to 10, up to 30, …: {"1": …, "3": …}."""
+    """Count the answers with rank 1, 2 to 3, 4 to 10, 11 to 30, …, by the upper bound: {"1": …, "3": …}."""
     bounds = [lead * 10**power for power in range(len(str(int(ranks.max()))) + 1) for lead in (1, 3)]
     bounds = bounds[: int(np.searchsorted(bounds, ranks.max())) + 1]
     counts = np.bincount(np.searchsorted(bounds, ranks.ravel()), minlength=len(bounds))
@@ -130,21 +137,23 @@ def rank_histogram(ranks: Float64Array) -> dict[str, int]:
 
 
 def group(values: Float64Array) -> dict[str, Any]:
-    """The metrics of some triples (m, 4) with their intervals."""
+    """Return the metrics of some triples (m, 4) with their intervals."""
     return {**named(values), "intervals": intervals(values), "triples": len(values)}
 
 
 def grouped(values: Float64Array, masks: dict[str, BoolArray]) -> dict[str, Any]:
+    """Return the metrics of each non-empty group of triples."""
     return {name: group(values[mask]) for name, mask in masks.items() if mask.any()}
 
 
 def by_frequency(relation: Int32Array) -> list[int]:
+    """Return the distinct relations, most frequent first."""
     rows, counts = np.unique(relation, return_counts=True)
     return [int(row) for row in rows[np.argsort(-counts, kind="stable")]]
 
 
 def relation_categories(triples: Triples, relations: int) -> npt.NDArray[np.str_]:
-    """1-1, 1-n, n-1 or n-n for each relation, by how many tails a head has in the mean, and how many heads a tail."""
+    """Return 1-1, 1-n, n-1 or n-n for each relation, by its mean number of tails per head and of heads per tail."""
     distinct = np.unique(triples, axis=0)
     counts = np.bincount(distinct[:, 1], minlength=relations)
     heads, tails = (np.bincount(np.unique(distinct[:, [1, end]], axis=0)[:, 0], minlength=relations) for end in (0, 2))
@@ -153,6 +162,7 @@ def relation_categories(triples: Triples, relations: int) -> npt.NDArray[np.str_
 
 
 def baselines(ranking: Ranking, graph: KnowledgeGraph, ties: Ties) -> dict[str, Any]:
+    """Return the metrics of the baselines without a model."""
     protocol, relations = ranking.protocol, len(graph.relations)
     context = protocol.visible_triples(graph, ranking.split)
     known = KnownAnswers.of(graph.all_triples(), len(graph.entities), relations)
@@ -166,7 +176,7 @@ def baselines(ranking: Ranking, graph: KnowledgeGraph, ties: Ties) -> dict[str, 
 
 
 def save_ranks(ranking: Ranking, graph: KnowledgeGraph, path: Path, force: bool = False) -> None:
-    """One row a query, as Parquet."""
+    """Write the ranks to a Parquet file with one row per query."""
     heads, relations, tails = ranking.triples.T
     columns = {
         "head": [graph.entities.ids[int(row)] for row in heads],

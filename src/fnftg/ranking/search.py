@@ -1,7 +1,7 @@
-"""The best answers of queries: the candidates with the highest scores, known links left out.
+"""Exact search for the candidates with the highest scores, without known links.
 
-Queries and candidates come in blocks, so that no score is ever held for all of them. A candidate whose score is NaN is
-never an answer, and of equal scores the lower row comes first.
+Queries and candidates are processed in blocks, so that the full score matrix is never in memory. Candidates with the
+score NaN are left out, and equal scores are ordered by row.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fnftg.kernels.ranks import l1_pairs, top_k
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.exact_similarity import exact_similarity
 
-MEMORY = 1 << 28  # bytes that a search may use beside the candidates' table
-QUERIES = 256  # compared at a time, where the score is no distance
-PAIRS = 256  # scored at a time, where the score is no distance
+MEMORY = 1 << 28  # bytes for a search, in addition to the candidates' table
+QUERIES = 256  # queries per block, if the score is not a distance
+PAIRS = 256  # pairs per block, if the score is not a distance
 NO_ROW, NO_KEY = -1, np.iinfo(np.int64).max
 
 
@@ -29,9 +29,18 @@ def top_answers(
     k: int,
     memory: int = MEMORY,
 ) -> tuple[Float32Array, Int64Array]:
-    """The k best candidates of query embeddings (q, d) in the table (n, d): scores and rows, (q, k) each, best first.
+    """Return the k best candidates of each query: scores and rows, (q, k) each, best first.
 
-    Left out of query i are the rows known[offsets[i] : offsets[i + 1]]; -inf and -1 stand where there are fewer than k.
+    If a query has fewer than k candidates, the rest has the score -inf and the row -1.
+
+    Args:
+        model: the model.
+        query_embeddings: (q, d).
+        table: embeddings of the candidates, (n, d).
+        offsets: query i leaves out the rows known[offsets[i] : offsets[i + 1]].
+        known: rows to leave out.
+        k: number of candidates per query.
+        memory: bytes for the search.
     """
     scores, rows = (
         np.full((len(query_embeddings), k), -np.inf, np.float32),
@@ -50,7 +59,7 @@ def pair_scores(
     query_rows: IntArray,
     vector_rows: IntArray,
 ) -> Float32Array:
-    """The scores of chosen pairs (p,), as `top_answers` computes them."""
+    """Return the scores of chosen pairs (p,), identical to those of `top_answers`."""
     if model.by_distance:
         return np.subtract(np.float32(0), l1_pairs(query_embeddings, vectors, query_rows, vector_rows))
     scores = np.empty(len(query_rows), np.float32)
@@ -71,14 +80,17 @@ def _by_distance(
     rows: Int64Array,
     memory: int,
 ) -> None:
-    """Asks the kernel for as many more as are known, and takes these out. Queries with similarly many go together."""
+    """Search with the L1 kernel for k plus the number of known rows, then drop the known ones.
+
+    Queries with similar numbers of known rows are searched together.
+    """
     k = scores.shape[1]
     most = np.minimum(k + np.diff(offsets), len(table))  # (q,)
     size = np.frexp(most.astype(np.float64))[1]
     for group in np.unique(size):
         queries = np.flatnonzero(size == group)
         wanted = int(most[queries].max())
-        step = max(memory // (64 * wanted), 1)  # a few keys of 8 bytes each, on some threads
+        step = max(memory // (64 * wanted), 1)  # a few 8-byte keys per thread
         for start in range(0, len(queries), step):
             part = queries[start : start + step]
             distances, found = top_k(query_embeddings[part], table, wanted, memory)  # (b, wanted)
@@ -100,11 +112,11 @@ def _by_similarity(
     rows: Int64Array,
     memory: int,
 ) -> None:
-    """By any similarity."""
+    """Search with any similarity."""
     k = scores.shape[1]
     for start in range(0, len(query_embeddings), QUERIES):
         part = np.arange(start, min(start + QUERIES, len(query_embeddings)))
-        bytes_a_row = 48 * len(part) + 16 * query_embeddings.shape[1]  # of scores and keys, and of numbers
+        bytes_a_row = 48 * len(part) + 16 * query_embeddings.shape[1]  # scores and keys, and vectors
         step = max(memory // bytes_a_row, 1)
         best = np.full((len(part), k), NO_KEY, np.int64)
         own_offsets, own_known = _chosen(offsets, known, part)
@@ -125,27 +137,27 @@ def _by_similarity(
 
 
 def _keys(scores: Float32Array, first: int) -> Int64Array:
-    """Keys (b, n) that sort by score, best first, then by row, the rows being first, first + 1, …"""
+    """Return integer keys (b, n) that sort by descending score, then by row, for the rows first, first + 1, …"""
     bits = scores.view(np.int32).astype(np.int64)
-    rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # as the scores do
+    rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # in the order of the scores
     return (-rising << 32) + (first + np.arange(scores.shape[1]))
 
 
 def _scores(keys: Int64Array) -> Float32Array:
-    """Undoes _keys."""
+    """Return the scores of keys from `_keys`."""
     rising = -(keys >> 32)
     return np.where(rising < 0, -rising | 0x80000000, rising).astype(np.uint32).view(np.float32)
 
 
 def _chosen(offsets: Int64Array, known: IntArray, queries: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Offsets and known rows of some of the queries."""
+    """Return the offsets and known rows of some of the queries."""
     counts = offsets[queries + 1] - offsets[queries]
     own = np.concatenate([[0], np.cumsum(counts)])
     return own, known[ranges(offsets[queries], counts)].astype(np.int64)
 
 
 def _listed(found: Int64Array, size: int, offsets: Int64Array, known: Int64Array) -> BoolArray:
-    """Whether each row found (q, m) is one of its query's known ones."""
+    """Return whether each row found (q, m) is a known row of its query."""
     queries = np.arange(len(found))
     listed = np.repeat(queries, np.diff(offsets)) * size + known
     return np.isin(queries[:, None] * size + found, listed)

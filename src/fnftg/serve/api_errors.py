@@ -1,4 +1,4 @@
-"""API errors: {"error": {"code", "message", "field"}}, with one sentence that a person can act on."""
+"""API errors: {"error": {"code", "message", "field"}}. The message is one sentence that says what to change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MESSAGES = {"missing": "This field is missing", "extra_forbidden": "This field i
 
 
 class ApiError(HTTPException):
-    """A request that cannot be answered, and why."""
+    """An error response: status, code, message and, if one is to blame, the field of the request."""
 
     def __init__(
         self, status: int, code: str, message: str, field: str | None = None, headers: dict[str, str] | None = None
@@ -31,7 +31,7 @@ class ApiError(HTTPException):
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """NaN and infinity, which JSON lacks, become null."""
+    """Serialise a value as JSON, with null for NaN and infinity."""
     return Response(to_json(value, inf_nan_mode="null"), status, headers, JSON)
 
 
@@ -42,7 +42,7 @@ def error_response(
 
 
 def field_of(place: Sequence[Any]) -> str | None:
-    """Pydantic's ("body", "queries", 0, "head") as queries.0.head, without the tags of unions."""
+    """Return the dotted path of a field, such as queries.0.head, without the union tags of Pydantic."""
     parts = [str(part) for part in place[1:] if part not in (NAME, NEW)]
     return ".".join(parts)[:200] or None
 
@@ -61,7 +61,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(StarletteError)
     async def http_error(_: Request, error: StarletteError) -> Response:
         code = PLAIN_CODES.get(error.status_code, "invalid")
-        message = {404: "There is no such route: see /openapi.json."}.get(
+        message = {404: "There is no such route: /openapi.json lists all routes."}.get(
             error.status_code, str(error.detail).rstrip(".") + "."
         )
         return error_response(error.status_code, code, message, headers=dict(error.headers or {}))

@@ -1,4 +1,4 @@
-"""The app: the state that its routes share, and the routes."""
+"""The FastAPI app: shared state and routes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from starlette.staticfiles import StaticFiles
 
 import fnftg
 from fnftg.errors import FnftgError
+from fnftg.memory import share_free_memory
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import ResolvedQuery
 from fnftg.predict.vectors import entity_vectors
 from fnftg.serve import graph_lookup, query_resolution, schemas
 from fnftg.serve.api_errors import JSON, ApiError, add_error_handlers, json_response
 from fnftg.serve.auth import AuthMiddleware
-from fnftg.serve.batch_queue import Batcher, PredictRequest
+from fnftg.serve.batch_queue import Batcher, PredictRequest, in_time
+from fnftg.serve.browser_guard import BrowserGuardMiddleware
+from fnftg.serve.client_share import ClientShareMiddleware
+from fnftg.serve.connection_table import client_of
 from fnftg.serve.model_manager import LoadedModel, ModelManager
 from fnftg.serve.options import Options
 from fnftg.serve.request_body import BoundedRoute
@@ -34,6 +38,7 @@ PAGE = Path(__file__).parent / "page"
 LOOKUP_THREADS = 2
 ERROR_DESCRIPTIONS = {
     401: "The token is missing or wrong.",
+    403: "The request comes from a page of another site, or its Host is not allowed.",
     404: "Not found.",
     408: "The body did not arrive in time.",
     409: "The checkpoint cannot be loaded; the server continues with the old one.",
@@ -41,15 +46,17 @@ ERROR_DESCRIPTIONS = {
     415: "The Content-Type is not JSON.",
     422: "The request is invalid; `field` names the part that is wrong.",
     429: "Too many requests are waiting: see Retry-After.",
+    431: "The URL and the headers are too large.",
     503: "The model is being loaded, or the server is stopping.",
-    504: "There was no answer before the deadline.",
+    504: "The answer was not ready before the deadline.",
 }
-COMPUTE_ERRORS = (408, 413, 415, 422, 429, 503, 504)  # of a route that reads a body and runs the model
+ANY_ROUTE_ERRORS = (401, 403, 429, 431)
+COMPUTE_ERRORS = (408, 413, 415, 422, 503, 504)  # for routes that read a body and run the model
 Found = TypeVar("Found")
 
 
 class AppState:
-    """What the routes share: the model manager, the batch queue, and the threads that look up entities and names."""
+    """State shared by all routes: the model manager, the batch queue, and the threads for look-ups."""
 
     def __init__(self, options: Options):
         self.options, self.metrics = options, Metrics()
@@ -59,7 +66,7 @@ class AppState:
 
     @contextlib.asynccontextmanager
     async def open(self, failed: Callable[[FnftgError], None]) -> AsyncIterator[None]:
-        """The lifespan of the app; calls `failed` if the first model cannot be loaded."""
+        """Run the app's lifespan. Call `failed` if the first model cannot be loaded."""
 
         async def load_first_model() -> None:
             try:
@@ -81,23 +88,29 @@ class AppState:
         self.manager.thread.shutdown()
 
     def current_model(self) -> LoadedModel:
-        """The model that answers a request. The request keeps it to its end, even if another is loaded meanwhile."""
+        """Return the current model. A request uses it to its end, even if another model is loaded meanwhile."""
         if self.manager.current is None:
-            raise ApiError(503, "loading", "The model is being loaded.", headers={"Retry-After": "5"})
+            raise ApiError(
+                503, "loading", "The model is being loaded: try again in a few seconds.", headers={"Retry-After": "5"}
+            )
         return self.manager.current
 
     async def look_up(self, find: Callable[..., Found], *arguments: Any) -> Found:
-        """Runs a search of names or of memory-mapped arrays outside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, find, *arguments)
+        """Run a search of names or memory-mapped arrays on a look-up thread."""
+        search = asyncio.get_running_loop().run_in_executor(self.threads, find, *arguments)
+        return await in_time(search, self.options.deadline)
 
-    async def compute(self, work: PredictRequest | Callable[[], Any], request: Request) -> Response:
+    async def compute(self, work: PredictRequest | Callable[[], Any], request: Request, heavy: bool) -> Response:
         try:
-            return Response(await self.batcher.submit(work, request.is_disconnected), media_type=JSON)
+            client = client_of(request.client)
+            return Response(await self.batcher.submit(work, request.is_disconnected, client, heavy), media_type=JSON)
         except FnftgError as error:
             raise ApiError(422, "invalid", str(error)) from error
 
 
 def make_app(options: Options, failed: Callable[[FnftgError], None] = lambda error: None) -> FastAPI:
+    """Create the app. It calls `failed` if the first model cannot be loaded."""
+    share_free_memory()
     state = AppState(options)
     app = FastAPI(
         title="fnftg",
@@ -115,49 +128,53 @@ def make_app(options: Options, failed: Callable[[FnftgError], None] = lambda err
     add_operation_routes(app, state)
     app.add_api_route("/", page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False))
-    app.add_middleware(AuthMiddleware, token=options.token)
-    app.add_middleware(MetricsMiddleware, metrics=state.metrics)  # the last one added is the outermost
+    if not options.behind_proxy:
+        app.add_middleware(ClientShareMiddleware, most=max(options.queue // 2, 1))
+    app.add_middleware(AuthMiddleware, token=options.token, https=options.behind_https)
+    app.add_middleware(BrowserGuardMiddleware, options=options)
+    app.add_middleware(MetricsMiddleware, metrics=state.metrics)  # added last, so it is the outermost
     return app
 
 
 def make_worker_app() -> FastAPI:
-    """The app of a worker process; its parent has loaded the model once already."""
+    """Create the app of a worker process. The parent process has already loaded the model once."""
     return make_app(Options.from_environment())
 
 
 def responses(answer: type[BaseModel], *statuses: int) -> dict[str, Any]:
-    """The responses of a route for OpenAPI: its answer and its errors."""
+    """Return the responses of a route for OpenAPI: the answer and the errors."""
     errors = {
-        status: {"model": schemas.FailureOut, "description": ERROR_DESCRIPTIONS[status]} for status in (401, *statuses)
+        status: {"model": schemas.FailureOut, "description": ERROR_DESCRIPTIONS[status]}
+        for status in (*ANY_ROUTE_ERRORS, *statuses)
     }
     return {"responses": {200: {"model": answer}, **errors}, "response_model": None}
 
 
 def add_model_routes(app: FastAPI, state: AppState) -> None:
-    """Routes that run the model."""
+    """Add the routes that run the model."""
     tags: dict[str, Any] = {"tags": ["Model"]}
 
     @app.post("/v1/predict", **tags, **responses(schemas.PredictOut, *COMPUTE_ERRORS))
     async def predict(body: schemas.PredictBody, request: Request) -> Response:
-        """The most likely answers to each query, best first."""
+        """Predict the most likely answers to each query, best first."""
         model = state.current_model()
         queries = await state.look_up(query_resolution.resolve_queries, body, model.predictor)
-        return await state.compute(PredictRequest(model, queries, body.k, body.known), request)
+        return await state.compute(PredictRequest(model, queries, body.k, body.known), request, body.is_heavy)
 
     @app.post("/v1/explain", **tags, **responses(schemas.ExplanationOut, *COMPUTE_ERRORS))
     async def explain(body: schemas.ExplainBody, request: Request) -> Response:
-        """The reasons for a triple: what its edges, its words and each source of evidence add to the score."""
+        """Explain the score of a triple: the effect of its edges, its words and each source of evidence."""
         predictor = state.current_model().predictor
         await state.look_up(query_resolution.check_triple, body, predictor)
         explanation = partial(predictor.explain, *body.triple(), body.asked, body.hide, body.nearest)
-        return await state.compute(explanation, request)
+        return await state.compute(explanation, request, heavy=True)
 
     @app.post("/v1/embed", **tags, **responses(schemas.VectorsOut, *COMPUTE_ERRORS))
     async def embed(body: schemas.EmbedBody, request: Request) -> Response:
-        """The vectors of entities."""
+        """Return the embeddings of entities."""
         predictor = state.current_model().predictor
         entities = await state.look_up(query_resolution.resolve_entities, body, predictor)
-        return await state.compute(partial(embed_entities, predictor, entities), request)
+        return await state.compute(partial(embed_entities, predictor, entities), request, body.is_heavy)
 
 
 def embed_entities(predictor: Predictor, entities: list[ResolvedQuery]) -> dict[str, Any]:
@@ -172,66 +189,74 @@ def embed_entities(predictor: Predictor, entities: list[ResolvedQuery]) -> dict[
 
 
 def add_graph_routes(app: FastAPI, state: AppState) -> None:
-    """Routes that read the graph; all of their searches run on the look-up threads."""
+    """Add the routes that read the graph. All searches run on the look-up threads."""
     tags: dict[str, Any] = {"tags": ["Graph"]}
 
-    @app.get("/v1/entities", **tags, **responses(schemas.EntitiesOut, 422, 503))
+    @app.get("/v1/entities", **tags, **responses(schemas.EntitiesOut, 422, 503, 504))
     async def search(query: Annotated[schemas.SearchQuery, Query()]) -> Response:
-        """Entities whose id or name starts with the query, then those with a similar spelling."""
+        """Search entities whose id or name starts with the query, followed by entities with a similar spelling."""
         predictor = state.current_model().predictor
         found = await state.look_up(graph_lookup.search_entities, predictor, query.q, query.limit)
         return json_response({"entities": found})
 
-    @app.get("/v1/entities/{id:path}", **tags, **responses(schemas.EntityWithEdgesOut, 404, 422, 503))
+    @app.get("/v1/entities/{id:path}", **tags, **responses(schemas.EntityWithEdgesOut, 404, 422, 503, 504))
     async def entity(id: str, query: Annotated[schemas.EntityQuery, Query()]) -> Response:
-        """An entity and its first edges."""
+        """Return an entity and its first edges."""
         predictor = state.current_model().predictor
         found = await state.look_up(graph_lookup.entity_with_edges, predictor, id, query.limit)
         if found is None:
-            raise ApiError(404, "not_found", "The graph has no entity with this id.", "id")
+            raise ApiError(404, "not_found", "The graph has no entity with this id: search with /v1/entities?q=.", "id")
         return json_response(found)
 
-    @app.get("/v1/relations", **tags, **responses(schemas.RelationsOut, 503))
+    @app.get("/v1/relations", **tags, **responses(schemas.RelationsOut, 503, 504))
     async def relations() -> Response:
-        """All relations, the most frequent first."""
+        """List all relations, the most frequent first."""
         found = await state.look_up(graph_lookup.all_relations, state.current_model().predictor)
         return json_response({"relations": found})
 
     @app.get("/v1/model", **tags, **responses(schemas.ModelOut, 503))
     async def model() -> Response:
-        """The model and the graph that answer."""
+        """Describe the current model and its graph."""
         return json_response(state.current_model().info)
 
 
 def add_operation_routes(app: FastAPI, state: AppState) -> None:
-    """Routes for whoever runs the server."""
+    """Add the routes for monitoring and administration."""
     tags: dict[str, Any] = {"tags": ["Operation"]}
-    not_ready: dict[int | str, Any] = {503: {"model": schemas.StatusOut, "description": ERROR_DESCRIPTIONS[503]}}
-    unauthorized = {
-        "content": {JSON: {"schema": {"$ref": "#/components/schemas/FailureOut"}}},
-        "description": ERROR_DESCRIPTIONS[401],
+    too_large = {"model": schemas.FailureOut, "description": ERROR_DESCRIPTIONS[431]}
+    not_ready = {"model": schemas.StatusOut, "description": ERROR_DESCRIPTIONS[503]}
+    failures: dict[int | str, Any] = {
+        status: {
+            "content": {JSON: {"schema": {"$ref": "#/components/schemas/FailureOut"}}},
+            "description": ERROR_DESCRIPTIONS[status],
+        }
+        for status in ANY_ROUTE_ERRORS
     }
 
-    @app.get("/healthz", **tags, response_model=schemas.StatusOut)
+    @app.get("/healthz", **tags, response_model=schemas.StatusOut, responses={431: too_large})
     async def healthz() -> Response:
-        """The process is alive."""
+        """Return 200 if the process is alive."""
         return json_response({"status": "ok"})
 
-    @app.get("/readyz", **tags, response_model=schemas.StatusOut, responses=not_ready)
+    @app.get("/readyz", **tags, response_model=schemas.StatusOut, responses={431: too_large, 503: not_ready})
     async def readyz() -> Response:
-        """The model is loaded and the server answers queries."""
+        """Return 200 if the model is loaded and the server answers queries."""
         manager = state.manager
         status = "stopping" if manager.stopping else "loading" if manager.current is None else "ready"
         return json_response({"status": status}, 200 if status == "ready" else 503)
 
-    @app.get("/metrics", **tags, response_class=PlainTextResponse, responses={401: unauthorized})
+    @app.get("/metrics", **tags, response_class=PlainTextResponse, responses=failures)
     async def metrics() -> Response:
-        """Metrics for Prometheus."""
+        """Return metrics in Prometheus format."""
         return PlainTextResponse(state.metrics.text())
 
     @app.post("/v1/admin/reload", **tags, **responses(schemas.ReloadOut, 408, 409, 413, 415, 422))
     async def reload(body: schemas.ReloadBody | None = None) -> Response:
-        """Loads the checkpoint that is in the run's folder now; the server answers requests meanwhile."""
+        """Load the newest checkpoint in the run's folder. Requests are answered meanwhile."""
+        if state.manager.lock.locked():
+            raise ApiError(
+                429, "busy", "A model is already being loaded: try again in a second.", headers={"Retry-After": "1"}
+            )
         try:
             model = await state.manager.reload()
         except FnftgError as error:
@@ -240,7 +265,7 @@ def add_operation_routes(app: FastAPI, state: AppState) -> None:
 
 
 async def page() -> Response:
-    """The web page."""
+    """Return the web page."""
     index = PAGE / "index.html"
     if not index.is_file():
         raise ApiError(404, "not_found", "This installation has no web page.")

@@ -1,4 +1,4 @@
-"""Reads the graph for the HTTP API: entities by id or name, their edges, and the relations."""
+"""Graph look-ups for the HTTP API: entities by id or name, their edges, and relations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fnftg.predict.predictor import Predictor
 
 
 def search_entities(predictor: Predictor, query: str, limit: int) -> list[dict[str, Any]]:
-    """Entities whose id or name starts with the query, then those with a similar spelling."""
+    """Find entities whose id or name starts with the query, followed by entities with a similar spelling."""
     names = predictor.entity_names
     rows = names.search(query, limit)
     if len(rows) < limit and query.strip():
@@ -20,7 +20,7 @@ def search_entities(predictor: Predictor, query: str, limit: int) -> list[dict[s
 
 
 def entity_with_edges(predictor: Predictor, id: str, limit: int) -> dict[str, Any] | None:
-    """The entity with this id and its first edges; None if the graph does not have it."""
+    """Return the entity with this id and its first edges, or None."""
     row = predictor.graph.entities.find(id)
     if row is None:
         return None
@@ -41,7 +41,7 @@ def entity_with_edges(predictor: Predictor, id: str, limit: int) -> dict[str, An
 
 
 def all_relations(predictor: Predictor) -> list[dict[str, Any]]:
-    """All relations, the most frequent first."""
+    """List all relations, the most frequent first."""
     vocabulary, counts = predictor.graph.relations, predictor.context.neighbours.frequencies
     order = np.argsort(-counts, kind="stable").tolist()
     return [{**named_record(vocabulary, row), "triples": int(counts[row])} for row in order]
@@ -53,7 +53,7 @@ def entity_record(predictor: Predictor, row: int) -> dict[str, Any]:
 
 
 def known_range(predictor: Predictor, row: int) -> tuple[int, int]:
-    """Where the known edges of an entity start and stop, incoming ones included."""
+    """Return the range of an entity's known edges, including incoming ones."""
     known = predictor.known
     size = 2 * known.relations * known.entities
     start, stop = np.searchsorted(known.packed, [row * size, (row + 1) * size])

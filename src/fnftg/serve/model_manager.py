@@ -1,14 +1,13 @@
-"""Loads the model that answers, and replaces it by a newer one while the server answers requests.
+"""Loads the model, and replaces it with a newer one while the server answers requests.
 
-A request reads `ModelManager.current` once and uses that model to its end; replacing it is one assignment. If the new
-checkpoint cannot be loaded, the server continues with the old one.
+A request reads `ModelManager.current` once and uses that model to its end. Replacing the model is a single assignment.
+If the new checkpoint cannot be loaded, the server continues with the old one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from typing import Any
 import fnftg
 from fnftg.errors import FnftgError
 from fnftg.files import sha256
+from fnftg.json_files import read_json
+from fnftg.memory import hand_back_freed_memory
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.models.systems import title
 from fnftg.predict.predictor import Predictor, load
@@ -28,16 +29,16 @@ from fnftg.serve.options import Options
 from fnftg.serve.server_metrics import Metrics
 
 logger = logging.getLogger("fnftg.serve")
-POLL = 1.0  # seconds between two checks of the generation
+POLL = 1.0  # seconds between two checks of the generation file
 SHOWN_METRICS = ("mrr", "hits@1", "hits@3", "hits@10")
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A predictor and the information that /v1/model gives about it."""
+    """A predictor and its description for /v1/model."""
 
     predictor: Predictor
-    info: dict[str, Any]  # the JSON of /v1/model
+    info: dict[str, Any]  # the body of /v1/model
 
     @property
     def checkpoint(self) -> str:
@@ -45,7 +46,7 @@ class LoadedModel:
 
 
 def load_model(options: Options) -> LoadedModel:
-    """Loads the checkpoint and answers one query, so that all is compiled and opened before the first request."""
+    """Load the checkpoint and answer one query, so that everything is compiled and open before the first request."""
     weights = weights_of(Path(options.run))
     try:
         before = sha256(weights)
@@ -55,14 +56,27 @@ def load_model(options: Options) -> LoadedModel:
     if options.index:
         predictor = predictor.indexed()
     for names in (predictor.entity_names, predictor.relation_names):
-        _ = names.table  # opened now: a newer checkpoint may replace these files
+        _ = names.table  # open it now: a newer checkpoint may replace the files
     _ = predictor.context.neighbours.frequencies
-    _ = predictor.model.tt.encoder.model  # loaded now, not by the first new text
+    _ = predictor.model.tt.encoder.model  # load it now instead of with the first new text
     if len(predictor.graph.entities) and len(predictor.graph.relations):
         predictor.many([Question(0, 0)], 1)
     if sha256(weights) != before:
-        raise FnftgError(f"The checkpoint of {options.run} changed while it was read: reload again.")
+        raise FnftgError(f"The checkpoint of {options.run} changed while it was being read: reload again.")
     return LoadedModel(predictor, model_info(predictor, before))
+
+
+def load_or_explain(options: Options) -> LoadedModel:
+    """Load the model; turn every error, including those of native libraries, into an `FnftgError`."""
+    try:
+        return load_model(options)
+    except FnftgError:
+        raise
+    except BaseException as error:  # signals never arrive on this thread
+        logger.exception("Failed to load the checkpoint")
+        raise FnftgError(
+            f"The checkpoint could not be loaded ({type(error).__name__}): see the server's log."
+        ) from error
 
 
 def weights_of(run: Path) -> Path:
@@ -93,22 +107,27 @@ def model_info(predictor: Predictor, checkpoint: str) -> dict[str, Any]:
 
 
 def newest_metrics(run: Path, checkpoint: str) -> dict[str, Any] | None:
-    """The newest stored evaluation of these weights."""
+    """Return the newest stored evaluation of these weights, if any."""
     folder = run / EVALUATIONS
     files = folder.glob("*.json") if folder.is_dir() else ()
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = read_json(file)
             if found["key"][0] == checkpoint:
                 figures = {name: float(found[name]) for name in SHOWN_METRICS}
                 return {"split": str(found["split"]), "protocol": str(found["protocol"]["name"]), **figures}
-        except (OSError, ValueError, LookupError, TypeError):
+        except (FnftgError, ValueError, LookupError, TypeError):
             continue
     return None
 
 
+def free_old_model() -> None:
+    gc.collect()
+    hand_back_freed_memory()
+
+
 class ModelManager:
-    """Holds the model that answers; None until the first one is loaded."""
+    """Holds the current model, which is None until the first one is loaded."""
 
     def __init__(self, options: Options, metrics: Metrics):
         self.options, self.metrics = options, metrics
@@ -119,44 +138,42 @@ class ModelManager:
         self.generation = read_generation(options)
 
     async def load(self) -> LoadedModel:
-        """Loads the checkpoint in the folder and makes it the current model; raises `FnftgError` if that fails."""
+        """Load the checkpoint in the folder and make it the current model; raise `FnftgError` if that fails."""
         async with self.lock:
             try:
-                model = await asyncio.get_running_loop().run_in_executor(self.thread, load_model, self.options)
+                model = await asyncio.get_running_loop().run_in_executor(self.thread, load_or_explain, self.options)
             except FnftgError:
                 self.metrics.reloads.labels("refused").inc()
                 raise
-            except Exception as error:
-                self.metrics.reloads.labels("refused").inc()
-                logger.exception("The checkpoint could not be loaded")
-                kind = type(error).__name__
-                raise FnftgError(f"The checkpoint could not be loaded ({kind}): see the log.") from error
             again, self.current = self.current is not None, model
             self.metrics.reloads.labels("done" if again else "first").inc()
             self.metrics.model.clear()
             info = model.info
             self.metrics.model.labels(model.checkpoint, info["system"], str(info["graph"]["entities"])).set(1)
-            if again:  # the old model is freed with its last request; its reference cycles are freed now
-                asyncio.get_running_loop().run_in_executor(self.thread, gc.collect)
+            if again:  # the last request frees the old model; free its reference cycles now
+                asyncio.get_running_loop().run_in_executor(self.thread, free_old_model)
             return model
 
     async def reload(self) -> LoadedModel:
-        """Loads, and tells the other workers to reload."""
+        """Load the newest checkpoint, and make the other workers reload, too."""
         model = await self.load()
         if self.options.generation is not None:
-            self.generation = bump_generation(Path(self.options.generation))
+            try:
+                self.generation = bump_generation(Path(self.options.generation))
+            except OSError as error:
+                logger.error("Could not notify the other workers to reload: %s", error)
         return model
 
     async def reload_quietly(self) -> None:
-        """Loads after a signal: the outcome goes to the log."""
+        """Reload after a signal, and log the outcome."""
         try:
             model = await self.load()
-            logger.warning("Reloaded: checkpoint %s is in use.", model.checkpoint[:16])
+            logger.warning("Reloaded: now serving checkpoint %s.", model.checkpoint[:16])
         except FnftgError as error:
-            logger.error("Not reloaded, the server continues with the old checkpoint: %s", error)
+            logger.error("Reload failed, continuing with the old checkpoint: %s", error)
 
     async def watch(self) -> None:
-        """Reloads when another worker or the parent process asks for it."""
+        """Reload when another worker or the parent process requests it."""
         while True:
             await asyncio.sleep(POLL)
             newest = read_generation(self.options)
@@ -173,7 +190,7 @@ def read_generation(options: Options) -> str:
 
 
 def bump_generation(file: Path) -> str:
-    """Writes a new value, which tells the workers to reload."""
+    """Write a new value, which makes the workers reload."""
     newest = datetime.now(timezone.utc).isoformat()
     partial = file.with_name(f"{file.name}.{id(newest)}")
     partial.write_text(newest)

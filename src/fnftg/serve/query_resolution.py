@@ -1,4 +1,4 @@
-"""Resolves the names in a request's body; an error says which field has the unknown name."""
+"""Resolution of the names in a request. Errors name the field with the unknown name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from fnftg.predict.questions import ResolvedQuery
 from fnftg.serve.api_errors import ApiError
 from fnftg.serve.schemas import EmbedBody, ExplainBody, NewEntityBody, NewRelationBody, PredictBody, to_query_part
 
+MOST_PAIR_SCORES = 4096  # relations of the graph × queries that ask for a relation
+
 
 def resolve_queries(body: PredictBody, predictor: Predictor) -> list[ResolvedQuery]:
+    pairs, relations = sum(query.relation is None for query in body.queries), len(predictor.graph.relations)
+    allowed = max(MOST_PAIR_SCORES // max(relations, 1), 1)
+    if pairs > allowed:
+        message = f"{pairs} queries ask for a relation: with {relations:,} relations, send {allowed} at most."
+        raise ApiError(422, "invalid", message, "queries")
     found = []
     for place, query in enumerate(body.queries):
         try:
@@ -45,7 +52,7 @@ def resolve_entities(body: EmbedBody, predictor: Predictor) -> list[ResolvedQuer
 
 
 def api_error(error: FnftgError, predictor: Predictor, place: str, parts: dict[str, Any]) -> ApiError:
-    """Names the field of the first unknown name, or of the whole query if all names are known."""
+    """Create an error that names the field of the first unknown name, or the whole query if all names are known."""
     mentioned = [
         found
         for field, part in parts.items()
@@ -63,7 +70,7 @@ def api_error(error: FnftgError, predictor: Predictor, place: str, parts: dict[s
 
 
 def names_in(part: Any, field: str, kind: str) -> Iterator[tuple[str, str, str]]:
-    """(field, kind, name) of every name; kind "new" is the id of a new entity, which other parts may refer to."""
+    """Yield (field, kind, name) of every name. Kind "new" is the id of a new entity, to which other parts may refer."""
     if isinstance(part, str):
         yield field, kind, part
     elif isinstance(part, NewEntityBody):

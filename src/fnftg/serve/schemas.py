@@ -1,4 +1,4 @@
-"""The schemas of requests (…Body, …Query) and responses (…Out), with all limits; OpenAPI is generated from them."""
+"""Schemas of requests (…Body, …Query) and responses (…Out) with all limits. OpenAPI is generated from them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from fnftg.predict.questions import (
     RelationName,
 )
 
-MOST_BYTES = 2 << 20  # of a request's body
+MOST_BYTES, MOST_VALUES = 2 << 20, 20_000  # bytes of a request's body, and values in its JSON
 MOST_QUERIES, MOST_ANSWERS, LONGEST_NAME, LONGEST_SEARCH = 32, 1000, 1000, 200
 MOST_FOUND, MOST_LISTED, MOST_NEAREST = 100, 200, 50
-NAME, NEW = "<name>", "<new>"  # tags of the two forms of an entity or a relation; errors do not show them
+# Limits for all queries of a request together
+MOST_NEW_TEXTS, MOST_NEW_EDGES, MOST_TOTAL_ANSWERS = 64, 2048, 10_000
+MOST_NEW_PAIRS = 4  # queries that ask for a relation and contain something new; they are computed one by one
+HEAVY_TEXTS, HEAVY_EDGES = 8, 256  # a request with more than this is heavy
+NAME, NEW = "<name>", "<new>"  # union tags of the two forms of an entity or a relation; not shown in errors
 
 Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MOST_CHARACTERS, pattern=r"\S")]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=LONGEST_NAME)]
@@ -30,7 +34,7 @@ NewId = Annotated[
 
 
 class StrictBody(BaseModel):
-    """Rejects unknown fields."""
+    """A body that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +46,7 @@ def form_of(value: Any) -> str | None:
 
 
 class NewRelationBody(StrictBody):
-    """A relation that the graph does not have, given by its text."""
+    """A relation that the graph does not have, described by its text."""
 
     text: Text
 
@@ -55,7 +59,7 @@ RelationBody = Annotated[
     Discriminator(
         form_of,
         custom_error_type="relation",
-        custom_error_message="A relation is an id, a name, or an object with a text",
+        custom_error_message="A relation must be an id, a name, or an object with a text",
     ),
 ]
 
@@ -71,7 +75,7 @@ class NewEntityBody(StrictBody):
     @model_validator(mode="after")
     def few_edges(self) -> NewEntityBody:
         if len(self.edges) + len(self.incoming) > MOST_EDGES:
-            raise ValueError(f"There are {len(self.edges) + len(self.incoming)} edges: {MOST_EDGES} are allowed")
+            raise ValueError(f"There are {len(self.edges) + len(self.incoming)} edges: send {MOST_EDGES} at most")
         return self
 
     def to_entity(self) -> NewEntity:
@@ -87,16 +91,59 @@ EntityBody = Annotated[
     Discriminator(
         form_of,
         custom_error_type="entity",
-        custom_error_message="An entity is an id, a name, or an object with a text",
+        custom_error_message="An entity must be an id, a name, or an object with a text",
     ),
 ]
 
 
 def to_query_part(part: str | NewEntityBody | NewRelationBody | None) -> Any:
-    """A part of a query in the form that `Predictor` takes."""
+    """Convert a part of a query to the form that `Predictor` takes."""
     if isinstance(part, NewEntityBody):
         return part.to_entity()
     return part.to_relation() if isinstance(part, NewRelationBody) else part
+
+
+def new_parts(*parts: str | NewEntityBody | NewRelationBody | None) -> tuple[int, int]:
+    """Count the new texts and edges of a query. A new relation counts once, however often it occurs."""
+    entities, edges, relations = 0, 0, set[str]()
+    left = list(parts)
+    while left:
+        part = left.pop()
+        if isinstance(part, NewRelationBody):
+            relations.add(part.text)
+        elif isinstance(part, NewEntityBody):
+            entities, pairs = entities + 1, [*part.edges, *part.incoming]
+            edges += len(pairs)
+            left += [one for pair in pairs for one in pair]
+    return entities + len(relations), edges
+
+
+class WorkBody(StrictBody):
+    """A body with limits on its total work."""
+
+    def new_parts(self) -> list[tuple[int, int]]:
+        """Return the numbers of new texts and edges of each query."""
+        raise NotImplementedError
+
+    def total_new_parts(self) -> tuple[int, int]:
+        parts = self.new_parts()
+        return sum(texts for texts, _ in parts), sum(edges for _, edges in parts)
+
+    @property
+    def is_heavy(self) -> bool:
+        texts, edges = self.total_new_parts()
+        return texts > HEAVY_TEXTS or edges > HEAVY_EDGES
+
+    @model_validator(mode="after")
+    def bounded_work(self) -> WorkBody:
+        texts, edges = self.total_new_parts()
+        for count, most, what in (
+            (texts, MOST_NEW_TEXTS, "new entities and new relations"),
+            (edges, MOST_NEW_EDGES, "edges of new entities"),
+        ):
+            if count > most:
+                raise ValueError(f"The request has {count:,} {what}: send {most:,} at most")
+        return self
 
 
 # Requests
@@ -108,7 +155,7 @@ NEW_ENTITY_EXAMPLE: dict[str, Any] = {
 
 
 class QueryBody(StrictBody):
-    """A triple with one part left out: the answers are candidates for it."""
+    """A triple with one part left out. That part is predicted."""
 
     head: EntityBody | None = None
     relation: RelationBody | None = None
@@ -123,8 +170,11 @@ class QueryBody(StrictBody):
     def question(self) -> Question:
         return Question(to_query_part(self.head), to_query_part(self.relation), to_query_part(self.tail))
 
+    def new_parts(self) -> tuple[int, int]:
+        return new_parts(self.head, self.relation, self.tail)
 
-class PredictBody(StrictBody):
+
+class PredictBody(WorkBody):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -138,8 +188,30 @@ class PredictBody(StrictBody):
     k: Annotated[int, Field(strict=True, ge=1, le=MOST_ANSWERS, description="number of answers per query")] = 10
     known: Annotated[bool, Field(strict=True, description="include known triples in the answers and mark them")] = False
 
+    def new_parts(self) -> list[tuple[int, int]]:
+        return [query.new_parts() for query in self.queries]
 
-class ExplainBody(StrictBody):
+    def new_pairs(self) -> int:
+        """Count the queries that ask for a relation and contain something new."""
+        return sum(query.relation is None and query.new_parts() != (0, 0) for query in self.queries)
+
+    @property
+    def is_heavy(self) -> bool:
+        return super().is_heavy or self.new_pairs() > 1
+
+    @model_validator(mode="after")
+    def bounded_answers(self) -> PredictBody:
+        count = len(self.queries) * self.k
+        if count > MOST_TOTAL_ANSWERS:
+            raise ValueError(f"queries × k is {count:,}: ask for {MOST_TOTAL_ANSWERS:,} answers at most")
+        pairs = self.new_pairs()
+        if pairs > MOST_NEW_PAIRS:
+            message = "queries that ask for the relation of new entities: send {} at most"
+            raise ValueError(f"The request has {pairs} {message.format(MOST_NEW_PAIRS)}")
+        return self
+
+
+class ExplainBody(WorkBody):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
@@ -152,18 +224,26 @@ class ExplainBody(StrictBody):
     head: EntityBody
     relation: RelationBody
     tail: EntityBody
-    asked: Annotated[Literal["tail", "head"], Field(description="the end that is predicted")] = "tail"
+    asked: Annotated[Literal["tail", "head"], Field(description="the end of the triple that is the answer")] = "tail"
     hide: Annotated[bool, Field(strict=True, description="hide the triple from the model, as in evaluation")] = True
-    nearest: Annotated[int, Field(strict=True, ge=0, le=MOST_NEAREST, description="number of training triples")] = 5
+    nearest: Annotated[
+        int, Field(strict=True, ge=0, le=MOST_NEAREST, description="similar training triples to list")
+    ] = 5
+
+    def new_parts(self) -> list[tuple[int, int]]:
+        return [new_parts(self.head, self.relation, self.tail)]
 
     def triple(self) -> tuple[EntityName, RelationName, EntityName]:
         return to_query_part(self.head), to_query_part(self.relation), to_query_part(self.tail)
 
 
-class EmbedBody(StrictBody):
+class EmbedBody(WorkBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"entities": ["poodle.n.01", NEW_ENTITY_EXAMPLE]}]})
 
     entities: Annotated[list[EntityBody], Field(min_length=1, max_length=MOST_QUERIES)]
+
+    def new_parts(self) -> list[tuple[int, int]]:
+        return [new_parts(entity) for entity in self.entities]
 
 
 class ReloadBody(StrictBody):
@@ -211,7 +291,7 @@ class StepOut(BaseModel):
 
 
 class EffectOut(BaseModel):
-    """What something adds to the score of a triple, and the score and rank without it."""
+    """The effect of something on the score of a triple, and the score and rank without it."""
 
     effect: float | None
     score_without: float | None
@@ -229,6 +309,8 @@ class WordOut(EffectOut):
 
 
 class SideOut(BaseModel):
+    """The ego-graph and the text of the query entity or of the answer."""
+
     entity: NamedOut
     own_attention: list[float | None] | None
     edges: list[EdgeOut]
@@ -236,7 +318,7 @@ class SideOut(BaseModel):
 
 
 class EvidenceItemOut(BaseModel):
-    """An entity, a relation, or both, with the value that `value_name` names."""
+    """An entity, a relation, or both, with a value that `value_name` describes."""
 
     entity: NamedOut | None
     relation: StepOut | None
@@ -244,7 +326,7 @@ class EvidenceItemOut(BaseModel):
 
 
 class EvidenceOut(EffectOut):
-    """One source of evidence in its own words; clients show all sources in the same way."""
+    """A source of evidence. All sources have the same fields."""
 
     source: str
     title: str
@@ -254,12 +336,16 @@ class EvidenceOut(EffectOut):
 
 
 class NearestTripleOut(BaseModel):
+    """A training triple with the same relation and similar head and tail."""
+
     head: NamedOut
     tail: NamedOut
     distance: float | None
 
 
 class ExplanationOut(BaseModel):
+    """The explanation of a triple."""
+
     head: NamedOut
     relation: NamedOut
     tail: NamedOut

@@ -1,9 +1,10 @@
-"""Runs the app: in one process, or in several workers that share the port."""
+"""Runs the app in one process, or in several workers that share the port."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import signal
 import socket
 import tempfile
@@ -16,38 +17,44 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 from fnftg.console import log
 from fnftg.errors import FnftgError
 from fnftg.serve.app import make_app
+from fnftg.serve.connection_table import ConnectionTable, ListeningSocket, make_table
+from fnftg.serve.http_protocol import BACKLOG, ServerConfig
+from fnftg.serve.log_filter import RepetitionFilter
 from fnftg.serve.model_manager import bump_generation, load_model
 from fnftg.serve.options import Options
 
-BACKLOG = 2048
+STOPPING = 5  # seconds beyond the deadline to answer the last requests while stopping
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "filters": {"repetitions": {"()": RepetitionFilter}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["repetitions"]}},
     "loggers": {
+        "asyncio": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
         "fnftg.serve": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
         "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
     },
 }
 
 
-def run(options: Options, host: str, port: int, workers: int = 1) -> None:
-    """Runs until a signal: SIGTERM returns, Ctrl-C raises `KeyboardInterrupt`, both after the last request."""
-    bound = listening_socket(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    log(f"Serving {options.run} on http://{shown}:{bound.getsockname()[1]}; Ctrl-C stops.")
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again once it has stopped
+def run(options: Options, port: int, workers: int = 1) -> None:
+    """Run until a signal. After the last request, return on SIGTERM and raise `KeyboardInterrupt` on Ctrl-C."""
+    table = make_table(options.max_connections, options.behind_proxy)
+    bound = listening_socket(options.host, port, table)
+    shown = f"[{options.host}]" if ":" in options.host else options.host
+    log(f"Serving {options.run} on http://{shown}:{bound.getsockname()[1]}; press Ctrl-C to stop.")
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn raises the signal again after it has stopped
     if workers == 1:
         run_in_process(options, bound)
     else:
         run_workers(options, bound, workers)
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int, table: ConnectionTable) -> ListeningSocket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
+        bound = ListeningSocket(family, kind, protocol, table=table)
     except OSError as error:
         raise FnftgError(unknown_address(host)) from error
     try:
@@ -60,7 +67,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         bound.close()
         reasons = {
             errno.EADDRINUSE: f"Port {port} of {host} is in use: choose another with --port.",
-            errno.EACCES: f"Port {port} needs privileges that you do not have: choose one above 1023 with --port.",
+            errno.EACCES: f"You have no permission for port {port}: choose one above 1023 with --port.",
         }
         reason = reasons.get(error.errno or 0, unknown_address(host))
         raise FnftgError(reason) from error
@@ -70,45 +77,45 @@ def unknown_address(host: str) -> str:
     return f"{host} is not an address of this machine: give its host name or IP address."
 
 
-def run_in_process(options: Options, bound: socket.socket) -> None:
+def run_in_process(options: Options, bound: ListeningSocket) -> None:
     failures: list[FnftgError] = []
 
     def failed(error: FnftgError) -> None:
         failures.append(error)
         server.should_exit = True
 
-    server = uvicorn.Server(uvicorn_config(make_app(options, failed)))
+    server = uvicorn.Server(server_config(options, bound, make_app(options, failed)))
     server.run([bound])
     if failures:
         raise failures[0]
 
 
-def run_workers(options: Options, bound: socket.socket, workers: int) -> None:
-    load_model(options)  # once here: an error is reported once, and the workers find all caches filled
+def run_workers(options: Options, bound: ListeningSocket, workers: int) -> None:
+    load_model(options)  # load once here, so that errors are reported once and the workers find all caches filled
     with tempfile.TemporaryDirectory(prefix="fnftg-") as folder:
         generation = Path(folder) / "generation"
         bump_generation(generation)
         replace(options, generation=str(generation)).to_environment()
-        parent = WorkerSupervisor(uvicorn_config("fnftg.serve.app:make_worker_app", workers), [bound], generation)
+        config = server_config(options, bound, "fnftg.serve.app:make_worker_app", workers)
+        parent = WorkerSupervisor(config, [bound], generation)
         parent.run()
     if parent.interrupted:
         raise KeyboardInterrupt
 
 
-def uvicorn_config(app: object, workers: int = 1) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]
+def server_config(options: Options, bound: ListeningSocket, app: object, workers: int = 1) -> ServerConfig:
+    return ServerConfig(
+        app,
+        bound.table,
         factory=isinstance(app, str),
         workers=workers,
         log_config=LOGGING,
-        access_log=False,  # it would show /?token=…
-        server_header=False,
-        backlog=BACKLOG,
+        timeout_graceful_shutdown=math.ceil(options.deadline) + STOPPING,
     )
 
 
 class WorkerSupervisor(Multiprocess):
-    """Keeps the workers alive; on SIGHUP tells them to reload through a file."""
+    """Keeps the workers alive, and makes them reload on SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], generation: Path):
         super().__init__(config, sockets)

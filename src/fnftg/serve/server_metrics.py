@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: requests, their duration, the batches, and the model."""
+"""Prometheus metrics: requests, durations, batches and the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLIENT_DISCONNECTED = 499  # the status that nginx uses
 
 
 class Metrics:
-    """The metrics of one app; a process can have several."""
+    """The metrics of one app. A process can have several apps."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -21,19 +21,19 @@ class Metrics:
             "fnftg_requests", "Requests by route and status", ["route", "status"], registry=self.registry
         )
         self.seconds = Histogram(
-            "fnftg_request_seconds", "How long requests took", ["route"], buckets=SECONDS, registry=self.registry
+            "fnftg_request_seconds", "Duration of requests", ["route"], buckets=SECONDS, registry=self.registry
         )
         self.batches = Histogram(
             "fnftg_batch_queries", "Queries answered together", buckets=SIZES, registry=self.registry
         )
-        self.queue = Gauge("fnftg_queue_length", "Requests that wait to be computed", registry=self.registry)
+        self.queue = Gauge("fnftg_queue_length", "Requests waiting in the queue", registry=self.registry)
         self.dropped = Counter(
-            "fnftg_dropped", "Requests dropped from the queue, uncomputed", ["reason"], registry=self.registry
+            "fnftg_dropped", "Requests dropped from the queue before computing", ["reason"], registry=self.registry
         )
         self.reloads = Counter("fnftg_reloads", "Reloads of the checkpoint", ["outcome"], registry=self.registry)
         self.model = Gauge(
             "fnftg_model_info",
-            "The model that answers",
+            "The current model",
             ["checkpoint", "system", "entities"],
             registry=self.registry,
         )
@@ -43,7 +43,7 @@ class Metrics:
 
 
 class MetricsMiddleware:
-    """Counts and times every request."""
+    """Counts and times all requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics):
         self.app, self.metrics = app, metrics

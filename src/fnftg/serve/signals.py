@@ -1,4 +1,4 @@
-"""Signals: after SIGTERM and Ctrl-C /readyz says "stopping" while the last requests end; SIGHUP reloads."""
+"""Signal handlers: SIGTERM and Ctrl-C make /readyz return "stopping" while the last requests end; SIGHUP reloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fnftg.serve.model_manager import ModelManager
 
 @contextlib.contextmanager
 def install_signal_handlers(manager: ModelManager) -> Iterator[None]:
-    """Runs before the installed handlers, which stop the server. Does nothing outside the main thread."""
+    """Install handlers that run before uvicorn's, which stop the server. Do nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -33,7 +33,7 @@ def install_signal_handlers(manager: ModelManager) -> Iterator[None]:
         task.add_done_callback(tasks.discard)
 
     def hang_up(number: int, frame: FrameType | None) -> None:
-        if manager.options.generation is None:  # otherwise the parent process gets the signal and tells all workers
+        if manager.options.generation is None:  # otherwise the parent process gets the signal and notifies all workers
             loop.call_soon_threadsafe(reload)
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,1 +1,1 @@
-"""Texts: tokens stored once, encoders by name, the Text Transformer (TT) and its feature cache."""
+"""Texts: encoders by name, tokens and features that are computed once, and the Text Transformer (TT)."""

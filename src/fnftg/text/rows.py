@@ -1,28 +1,28 @@
 """The texts of a graph as numbered rows: N entities, R relations, R inverse relations.
 
-Entity e is row e; the relation label l is row N + l, where l < R means the relation l and l ≥ R the inverse of l − R.
+Entity e is row e. Relation label l is row N + l, where l < R is the relation l and l ≥ R is the inverse of l − R.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from fnftg.arrays import BoolArray, Int64Array
+from fnftg.checksums import MANIFEST
+from fnftg.json_files import read_json
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.store import MANIFEST
 from fnftg.kg.strings import StringList, blocks
 
 INVERSE = "inverse of "
-BLOCK = 20_000  # texts that are in memory at once
+BLOCK = 20_000  # texts in memory at a time
 
 
 class GraphLines:
-    """All N + 2R texts in the order of their rows; can be read again and again."""
+    """All N + 2R texts in the order of their rows. Can be iterated repeatedly."""
 
     def __init__(self, graph: KnowledgeGraph):
         self.graph = graph
@@ -33,7 +33,7 @@ class GraphLines:
 
 
 def text_blocks(graph: KnowledgeGraph, first_entity: int = 0, first_relation: int = 0) -> Iterator[list[str]]:
-    """The texts in the order of their rows; of a view on request only those of the entities and relations it adds."""
+    """Yield the texts in the order of their rows, of the entities and relations from the given rows on."""
     relations = graph.relations.texts.slice(first_relation, len(graph.relations))
     for start in range(first_entity, len(graph.entities), BLOCK):
         yield graph.entities.texts.slice(start, start + BLOCK)
@@ -42,9 +42,9 @@ def text_blocks(graph: KnowledgeGraph, first_entity: int = 0, first_relation: in
 
 
 def texts_key(graph: KnowledgeGraph) -> str:
-    """A hash of all texts: equal for a graph in memory and for its store, whose manifest has it without reading."""
+    """Return a hash of all texts. It is the same for a graph in memory and for its store, whose manifest has it."""
     if graph.path is not None:
-        files = json.loads((graph.path / MANIFEST).read_text(encoding="utf-8"))["files"]
+        files = read_json(graph.path / MANIFEST)["files"]
         digests = [files[f"{kind}.texts.txt"]["sha256"] for kind in ("entities", "relations")]
     else:
         digests = [_digest(vocabulary.texts) for vocabulary in (graph.entities, graph.relations)]
@@ -52,7 +52,7 @@ def texts_key(graph: KnowledgeGraph) -> str:
 
 
 def content_key(*parts: object) -> str:
-    """A short name for content that is told apart by these values."""
+    """Return a short hash of the values that determine some content."""
     contents = (part if isinstance(part, bytes | memoryview) else str(part).encode() for part in parts)
     digests = [hashlib.sha256(content).digest() for content in contents]
     return hashlib.sha256(b"".join(digests)).hexdigest()[:32]
@@ -67,7 +67,7 @@ def _digest(texts: StringList) -> str:
 
 @dataclass(frozen=True)
 class ViewRows:
-    """Which rows of a view's texts are rows of the graph it extends, and which are among the texts it adds."""
+    """The mapping from the rows of a view to those of the graph that it extends and those of the texts that it adds."""
 
     entities: int  # N of the graph
     relations: int  # R of the graph
@@ -75,16 +75,16 @@ class ViewRows:
     new_relations: int
 
     def split(self, rows: Int64Array) -> tuple[BoolArray, Int64Array]:
-        """(n,) whether a row is new, and (n,) its row among the new texts or in the graph extended."""
+        """Return whether each row is new, and its row among the new texts or in the base graph, (n,) each."""
         lengths = (self.entities, self.new_entities, *(self.relations, self.new_relations) * 2)
         ends = np.cumsum(lengths)
-        segment = np.searchsorted(ends, rows, side="right")  # even: in the graph extended, odd: new
+        segment = np.searchsorted(ends, rows, side="right")  # even: in the base graph, odd: new
         before = np.array([0, 0, self.entities, self.new_entities, *self._before_inverse()])
         within = rows - (ends - lengths)[segment]
         return segment % 2 == 1, within + before[segment]
 
     def new_rows(self) -> Int64Array:
-        """The view's rows of the texts that it adds, in the order in which these are numbered."""
+        """Return the view's rows of the texts that it adds, in order."""
         entities, relations = self.entities + self.new_entities, self.relations + self.new_relations
         labels = np.arange(self.relations, relations)
         return np.concatenate([np.arange(self.entities, entities), entities + labels, entities + relations + labels])

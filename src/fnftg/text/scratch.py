@@ -1,4 +1,4 @@
-"""An encoder out of nothing: a BERT with random weights and a vocabulary from the graph's own texts."""
+"""An untrained encoder: a BERT with random weights and a vocabulary built from the graph's texts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-VOCABULARY, ALPHABET, LONGEST, SEED = 30_522, 1_000, 512, 0  # the first and the third as BERT's
+VOCABULARY, ALPHABET, LONGEST, SEED = 30_522, 1_000, 512, 0  # the first and the third as in BERT
 
 
 def random_bert(layers: int, hidden: int, heads: int, vocabulary: int) -> Any:
-    """A BERT with random weights, the same ones every time."""
+    """Return a BERT with random weights, which are the same on every call."""
     import transformers
 
     config = transformers.BertConfig(
@@ -31,15 +31,15 @@ def random_bert(layers: int, hidden: int, heads: int, vocabulary: int) -> Any:
 
 
 def wordpiece(texts: Iterable[str]) -> Any:
-    """A lower-casing WordPiece tokenizer, the same one every time.
+    """Train a lower-casing WordPiece tokenizer. The result is deterministic.
 
-    The library numbers the characters inside words in the order of a hash table, another one in each process, and
-    breaks ties by number; given as special tokens they have an order, and so has all that follows.
+    The library numbers the characters inside words in the order of a hash table, which differs between processes, and
+    breaks ties by number. Passing the characters as special tokens fixes their order, and so the result.
     """
     import transformers
     from tokenizers import normalizers, trainers
 
-    texts = list(texts) if isinstance(texts, Iterator) else texts  # they are read twice
+    texts = list(texts) if isinstance(texts, Iterator) else texts  # iterated twice
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts: Counter[str] = Counter()
     for text in texts:

@@ -1,4 +1,4 @@
-"""Which tokens say something: not those of stop words and punctuation."""
+"""Remove the tokens of stop words and punctuation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ STOP_WORDS = frozenset(WORDS.split())
 
 
 class ContentWords:
-    """Drops the tokens of stop words and punctuation; a text with nothing left keeps all of its tokens.
+    """Selects the tokens that are not stop words or punctuation. A text with no other tokens keeps all of them.
 
-    A stop word is one token, as it is in every vocabulary of a language's frequent words.
+    Stop words are assumed to be single tokens, as frequent words are in any vocabulary.
     """
 
     def __init__(self, tokenizer: Any):
@@ -38,9 +38,9 @@ class ContentWords:
             self.continues = np.zeros(len(pieces), np.bool_)
 
     def keep(self, tokens: AnyArray, lengths: Int64Array) -> BoolArray:
-        """Which of the tokens (total,) of texts of these lengths (n,) are kept: (total,)."""
+        """Return which tokens to keep, (total,), given the tokens (total,) of texts with these lengths (n,)."""
         ends = np.cumsum(lengths)
-        goes_on = np.zeros(len(tokens), np.bool_)  # the word that a token begins does not end with it
+        goes_on = np.zeros(len(tokens), np.bool_)  # the next token continues the word
         goes_on[:-1] = self.continues[tokens[1:]]
         goes_on[ends[lengths > 0] - 1] = False
         alone = ~self.continues[tokens] & ~goes_on
@@ -52,7 +52,7 @@ class ContentWords:
 
 
 def _marks(pieces: list[str]) -> tuple[str, str]:
-    """What a tokenizer puts before pieces that begin a word, and before those that do not."""
+    """Return the prefix of pieces that begin a word, and the prefix of pieces that continue one."""
     for begins in ("Ġ", "▁"):  # of byte-level BPE and of SentencePiece
         if sum(piece.startswith(begins) for piece in pieces) > len(pieces) // 10:
             return begins, ""

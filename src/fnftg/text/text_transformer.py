@@ -23,10 +23,10 @@ from fnftg.text.tokens import TokenStore, fitting_budget, packs
 
 @dataclass
 class GraphTexts:
-    """The texts of a graph as the Text Transformer reads them: entity e is row e, relation label l row N + l."""
+    """The texts of a graph as input of the Text Transformer. Entity e is row e, relation label l is row N + l."""
 
     tokens: TokenStore
-    features: FeatureStore | None  # the encoder's outputs, where they are not computed anew each time
+    features: FeatureStore | None  # cached outputs of the encoder
     entities: int  # N
     relations: int  # R
     base: GraphTexts | None = None  # of a view: the texts of the graph that it extends
@@ -36,7 +36,7 @@ class GraphTexts:
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, encoder: Encoder, config: TextConfig, cache: Path | None = None) -> GraphTexts:
-        """Tokenises the texts and, for a frozen encoder, computes their features, unless the cache has them."""
+        """Tokenise the texts and, for a frozen encoder, compute their features, or load both from the cache."""
         tokens = TokenStore.of(graph, encoder, config.words, cache)
         features = None
         if config.training == "frozen":
@@ -45,19 +45,19 @@ class GraphTexts:
         return cls(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities, cache=cache)
 
     def extended(self, view: KnowledgeGraph, encoder: Encoder) -> GraphTexts:
-        """The same for a view of the graph: only the texts that it adds are tokenised and encoded."""
+        """Return the texts of a view of the graph. Only the texts that it adds are tokenised and encoded."""
         tokens = self.tokens.extended(view, encoder)
         features = None if self.features is None else self.features.extended(tokens)
         return GraphTexts(tokens, features, len(view.entities), len(view.relations), self, vocabulary=view.entities)
 
     def nearest_texts(self, k: int) -> TextKNN:
-        """The k entities with the most similar texts of each entity, by the features of a frozen encoder."""
+        """Return the index of the k nearest texts of each entity, by the features of a frozen encoder."""
         larger = [knn for other, knn in self.knn.items() if other > k and knn.precomputed is not None]
         if k not in self.knn and larger:
             self.knn[k] = larger[0].truncated(k)
         if k not in self.knn:
             if self.features is None:
-                raise FnftgError("Nearest texts need the features of a frozen encoder: set text.training to frozen.")
+                raise FnftgError("Nearest texts require the features of a frozen encoder: set text.training to frozen.")
             first = 0 if self.base is None else self.base.entities
             features = self.features.take(np.arange(first, self.entities))
             self.knn[k] = (
@@ -66,17 +66,17 @@ class GraphTexts:
         return self.knn[k]
 
     def precompute_nearest_texts(self, k: int) -> None:
-        """Finds the nearest texts of all entities at once: faster, where most of them will be asked for."""
+        """Compute the nearest texts of all entities, which is faster if most of them are needed."""
         self.knn[k] = self.nearest_texts(k).precomputed_for_all(self.cache)
 
     def load_nearest_texts(self, k: int) -> None:
-        """Loads the nearest texts of all entities if the cache has them."""
+        """Load the nearest texts of all entities if they are in the cache."""
         if self.cache is not None:
             self.knn[k] = self.nearest_texts(k).loaded(self.cache)
 
     @cached_property
     def mentions(self) -> Mentions:
-        """Which texts name which entities."""
+        """The mentions of entities in texts."""
         assert self.vocabulary is not None
         if self.base is None:
             return Mentions.of(self.vocabulary)
@@ -84,7 +84,7 @@ class GraphTexts:
         return self.base.mentions.extended(self.vocabulary.texts.slice(*rows), short_names(self.vocabulary, *rows))
 
     def relation_row(self, label: torch.Tensor) -> torch.Tensor:
-        """The row of a relation label in [0, 2R)."""
+        """Return the row of a relation label in [0, 2R)."""
         return label + self.entities
 
 
@@ -93,7 +93,7 @@ def pooling_of(config: TextConfig, encoder: Encoder) -> Pooling:
 
 
 class TextEncoder(nn.Module):
-    """The pooled outputs of an encoder for texts and query texts; a frozen encoder stays outside of the parameters."""
+    """The pooled outputs of an encoder for texts and query texts. A frozen encoder is not part of the parameters."""
 
     anchor: torch.Tensor
 
@@ -102,8 +102,8 @@ class TextEncoder(nn.Module):
         self.config = config
         self.pooling: Pooling = pooling_of(config, encoder)
         self.width = encoder.hidden
-        self.register_buffer("anchor", torch.zeros(0), persistent=False)  # knows the device
-        self._encoder = [encoder]  # in a list, where nn.Module does not look for parameters
+        self.register_buffer("anchor", torch.zeros(0), persistent=False)  # has the module's device
+        self._encoder = [encoder]  # in a list, so that nn.Module does not register its parameters
         if config.training == "frozen":
             encoder.freeze()
         else:
@@ -122,24 +122,24 @@ class TextEncoder(nn.Module):
         second_rows: torch.Tensor | None = None,
         cached: bool = False,
     ) -> torch.Tensor:
-        """Vectors of texts, or of query texts [row‖second row], (n, d).
+        """Return the vectors of texts, or of query texts [row‖second row], (n, d).
 
-        `cached` asks for features without gradients where the encoder is trained; while it is fine-tuned in full this
-        is ignored, and in evaluation it needs features as `refresh` leaves them.
+        With `cached`, the features that `refresh` computed are used, without gradients. This has no effect while the
+        encoder is fine-tuned in full.
         """
         return self.projected(self.features(texts, rows, second_rows, cached))
 
     def projected(self, x: torch.Tensor) -> torch.Tensor:
-        """What becomes of the encoder's outputs (n, hidden): here nothing."""
+        """Project the encoder's outputs (n, hidden). The base class returns them unchanged."""
         return x
 
     def features(
         self, texts: GraphTexts, rows: torch.Tensor, second_rows: torch.Tensor | None = None, cached: bool = False
     ) -> torch.Tensor:
-        """The pooled outputs of the encoder, (n, hidden)."""
+        """Return the pooled outputs of the encoder, (n, hidden)."""
         if self.config.training == "frozen" or (cached and self._may_use(texts)):
             if texts.features is None:
-                raise FnftgError("The features of the texts were not computed: call refresh before they are used.")
+                raise FnftgError("The features of the texts have not been computed: call refresh first.")
             found = texts.features.take(_rows(rows), None if second_rows is None else _rows(second_rows))
             features = torch.from_numpy(found).to(self.anchor.device)
             if self.config.training == "frozen" and self.config.dropout:
@@ -153,7 +153,7 @@ class TextEncoder(nn.Module):
         return not self.training and texts.features is not None
 
     def _encode(self, tokens: TokenStore, rows: torch.Tensor, second_rows: torch.Tensor | None) -> torch.Tensor:
-        """Each distinct text through the encoder once, in batches of similar lengths, then gathered."""
+        """Encode each distinct text once, in batches of similar lengths, and gather the outputs."""
         if second_rows is None:
             distinct, inverse = torch.unique(rows, return_inverse=True)
             first, second = _rows(distinct), None
@@ -174,7 +174,7 @@ class TextEncoder(nn.Module):
         return torch.cat(encoded).index_select(0, place[inverse.to(device)])
 
     def refresh(self, texts: GraphTexts) -> None:
-        """Computes the cached features of all texts anew, with the encoder's present weights."""
+        """Recompute the cached features of all texts with the encoder's current weights."""
         texts.features = FeatureStore.of(self.encoder, texts.tokens, self.pooling, None, self.config.token_budget)
 
 

@@ -1,9 +1,8 @@
-"""`TokenStore`: every text of a graph tokenised once, as one flat array on disk, and batches made from it."""
+"""`TokenStore`: the tokens of all texts of a graph in one flat array on disk, and batches of them."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,23 +11,24 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from fnftg.array_files import load_offsets, write_array
 from fnftg.arrays import AnyArray, Int64Array
 from fnftg.console import progress
-from fnftg.errors import FnftgError
+from fnftg.errors import DamagedError, FnftgError
+from fnftg.json_files import read_json, write_json
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.kg.store import write_array
-from fnftg.text.cache import cached_folder
+from fnftg.text.cache import cached
 from fnftg.text.encoders import Encoder, TokenBatch
 from fnftg.text.rows import ViewRows, content_key, text_blocks, texts_key
 from fnftg.text.special_tokens import SpecialTokens
 
 TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
-FEWEST, ALIKE = 8, 0.75  # a pass has an eighth of the budget at least, or sequences of three quarters of its longest
+FEWEST, ALIKE = 8, 0.75  # a batch has at least 1/8 of the budget, or sequences of at least 3/4 of its longest
 
 
 class RaggedTokens(Protocol):
-    """Token ids of numbered texts, whole or as a view of several."""
+    """Token ids of texts by row."""
 
     def lengths(self, rows: Int64Array) -> Int64Array: ...
     def flat(self, rows: Int64Array, lengths: Int64Array) -> AnyArray: ...
@@ -37,7 +37,7 @@ class RaggedTokens(Protocol):
 
 @dataclass(frozen=True)
 class FlatTokens:
-    """The tokens of all texts, one text after the other."""
+    """The tokens of all texts, concatenated."""
 
     tokens: AnyArray  # (total,)
     offsets: Int64Array  # (rows + 1,): text i has tokens[offsets[i]:offsets[i + 1]]
@@ -46,18 +46,18 @@ class FlatTokens:
         return len(self.offsets) - 1
 
     def lengths(self, rows: Int64Array) -> Int64Array:
-        """How many tokens each text has, (n,)."""
+        """Return the number of tokens of each text, (n,)."""
         return self.offsets[rows + 1] - self.offsets[rows]
 
     def flat(self, rows: Int64Array, lengths: Int64Array) -> AnyArray:
-        """The first `lengths` tokens of each text, one text after the other, (sum of lengths,)."""
+        """Return the first `lengths` tokens of each text, concatenated, (sum of lengths,)."""
         tokens: AnyArray = self.tokens[ranges(self.offsets[rows], lengths)]
         return tokens
 
 
 @dataclass(frozen=True)
 class ViewTokens:
-    """The tokens of a graph and of what a view of it adds, numbered as the view's rows; nothing is copied."""
+    """The tokens of a graph and of the texts that a view adds, by the view's rows. Nothing is copied."""
 
     base: RaggedTokens
     added: RaggedTokens
@@ -83,23 +83,26 @@ class ViewTokens:
 
 @dataclass(frozen=True)
 class TokenStore:
-    """The tokens of all N + 2R texts of a graph, without special tokens, which batches add."""
+    """The tokens of all N + 2R texts of a graph. Special tokens are added by `batch`."""
 
     ragged: RaggedTokens
     special: SpecialTokens
     entities: int  # N
     relations: int  # R
     words: int
-    max_length: int  # of the encoder, special tokens included
-    key: str  # what the tokens were made from: tokenizer, words, texts
+    max_length: int  # of the encoder, including special tokens
+    key: str  # hash of tokenizer, words and texts
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, encoder: Encoder, words: int, cache: Path | None = None) -> TokenStore:
-        """Tokenises the first `words` words of each text, or finds that done in the cache."""
+        """Tokenise the first `words` words of each text, or load the tokens from the cache."""
         key = content_key("tokens", 1, encoder.tokenizer_key(), words, texts_key(graph))
         blocks = _tokenised(text_blocks(graph), encoder, words, len(graph.entities) + 2 * len(graph.relations))
+        rows = len(graph.entities) + 2 * len(graph.relations)
         ragged = (
-            _in_memory(blocks) if cache is None else _on_disk(cached_folder(cache, f"tokens-{key}", _write(blocks)))
+            _in_memory(blocks)
+            if cache is None
+            else cached(cache, f"tokens-{key}", _write(blocks), lambda folder: _on_disk(folder, rows))
         )
         return cls(
             ragged=ragged,
@@ -112,7 +115,7 @@ class TokenStore:
         )
 
     def extended(self, view: KnowledgeGraph, encoder: Encoder) -> TokenStore:
-        """The tokens of a view of the graph: only the texts that it adds are tokenised."""
+        """Return the tokens of a view of the graph. Only the texts that it adds are tokenised."""
         rows = ViewRows(
             self.entities,
             self.relations,
@@ -120,7 +123,7 @@ class TokenStore:
             len(view.relations) - self.relations,
         )
         if rows.new_entities < 0 or rows.new_relations < 0:
-            raise FnftgError("The graph has fewer entities or relations than the one it should extend.")
+            raise FnftgError("The graph has fewer entities or relations than the graph that it should extend.")
         blocks = text_blocks(view, self.entities, self.relations)
         added = _in_memory(_tokenised(blocks, encoder, self.words, None))
         key = content_key("view", self.key, added.offsets.tobytes(), added.tokens.tobytes())
@@ -140,14 +143,14 @@ class TokenStore:
     def lengths(
         self, rows: Int64Array, second_rows: Int64Array | None = None, max_length: int | None = None
     ) -> Int64Array:
-        """How long the sequences of texts or pairs are, special tokens included, (n,)."""
+        """Return the sequence lengths of texts or pairs, including special tokens, (n,)."""
         first, second = self._shares(rows, second_rows, max_length)
         return first + second + self._overhead(second_rows is not None)
 
     def batch(
         self, rows: Int64Array, second_rows: Int64Array | None = None, max_length: int | None = None
     ) -> TokenBatch:
-        """[CLS] text [SEP], or [CLS] text [SEP] second text [SEP], for each row: padded to the longest of them."""
+        """Return [CLS] text [SEP], or [CLS] text [SEP] second text [SEP], for each row, padded to the longest."""
         special, pair = self.special, second_rows is not None
         first, second = self._shares(rows, second_rows, max_length)  # (n,) each
         after_first = len(special.start) + first
@@ -175,7 +178,7 @@ class TokenStore:
         return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)), types
 
     def distinct(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """One row of each distinct text among `rows`, and (n,) which of them each row equals."""
+        """Return one row of each distinct text among `rows`, and the index of each row's text among them, (n,)."""
         unique, which = np.unique(rows, return_inverse=True)
         lengths = self.ragged.lengths(unique)
         order = np.argsort(lengths, kind="stable")
@@ -203,10 +206,10 @@ class TokenStore:
     def _shares(
         self, rows: Int64Array, second_rows: Int64Array | None, max_length: int | None
     ) -> tuple[Int64Array, Int64Array]:
-        """How many tokens of each text of a pair are kept: all, or the longer one loses its end."""
+        """Return how many tokens of each text of a pair are kept. The longer text is truncated first."""
         room = min(max_length or self.max_length, self.max_length) - self._overhead(second_rows is not None)
         if room < 1:
-            raise FnftgError(f"Sequences of {max_length} tokens have no room for a text beside the special tokens.")
+            raise FnftgError(f"Sequences of {max_length} tokens are too short for a text and the special tokens.")
         first = self.ragged.lengths(rows)
         if second_rows is None:
             return np.minimum(first, room), np.zeros(len(rows), np.int64)
@@ -217,14 +220,14 @@ class TokenStore:
 
 
 def fitting_budget(device: torch.device) -> int:
-    """Tokens of one pass through an encoder: what stays in a core's cache, or what keeps a GPU busy."""
+    """Return the number of tokens per encoder batch that fits a CPU's cache, or uses a GPU well."""
     return 1024 * torch.get_num_threads() if device.type == "cpu" else 16_384
 
 
 def packs(lengths: Int64Array, budget: int) -> Iterator[Int64Array]:
-    """Places of sequences in batches of similar lengths, longest first, none above `budget` tokens with padding.
+    """Yield batches of sequences of similar lengths, longest first, with at most `budget` tokens including padding.
 
-    A batch that is worth a pass ends early where much shorter sequences follow, whose padding would cost more.
+    A batch that is large enough ends early if much shorter sequences follow, to save padding.
     """
     order = np.argsort(-lengths, kind="stable")
     falling, start = -lengths[order], 0
@@ -243,7 +246,7 @@ def packs(lengths: Int64Array, budget: int) -> Iterator[Int64Array]:
 def _tokenised(
     blocks: Iterable[list[str]], encoder: Encoder, words: int, total: int | None
 ) -> Iterator[tuple[AnyArray, Int64Array]]:
-    """The tokens of each block's texts, one text after the other, and how many each has."""
+    """Yield the concatenated tokens of each block's texts, and the number of tokens of each text."""
     dtype = np.uint16 if len(encoder.tokenizer) <= 1 << 16 else np.int32
     with contextlib.nullcontext() if total is None else progress("Tokenising", total, "texts") as advance:
         for block in blocks:
@@ -273,19 +276,16 @@ def _write(blocks: Iterable[tuple[AnyArray, Int64Array]]) -> Any:
                 lengths.append(of_texts)
                 dtype = tokens.dtype.name
         write_array(folder / OFFSETS, np.cumsum(np.concatenate(lengths), dtype=np.int64))
-        (folder / ABOUT).write_text(json.dumps({"dtype": dtype}) + "\n", encoding="utf-8")
+        write_json(folder / ABOUT, {"dtype": dtype})
 
     return write
 
 
-def _on_disk(folder: Path) -> FlatTokens:
-    try:
-        dtype = np.dtype(json.loads((folder / ABOUT).read_text(encoding="utf-8"))["dtype"])
-        offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
-        size = (folder / TOKENS).stat().st_size
-        if size != int(offsets[-1]) * dtype.itemsize:
-            raise ValueError("size")
-        tokens = np.memmap(folder / TOKENS, dtype, mode="r") if size else np.empty(0, dtype)
-    except (OSError, ValueError, KeyError) as error:
-        raise FnftgError(f"The cached tokens {folder} are damaged: delete this folder and run it again.") from error
-    return FlatTokens(tokens, offsets)
+def _on_disk(folder: Path, rows: int) -> FlatTokens:
+    name = read_json(folder / ABOUT).get("dtype")
+    if name not in ("uint16", "int32"):
+        raise DamagedError(f"{folder / ABOUT} is damaged: {name!r} is not a token type.")
+    dtype = np.dtype(name)
+    count, rest = divmod((folder / TOKENS).stat().st_size, dtype.itemsize)
+    offsets = load_offsets(folder / OFFSETS, rows, count if not rest else -1)
+    return FlatTokens(np.memmap(folder / TOKENS, dtype, mode="r") if count else np.empty(0, dtype), offsets)

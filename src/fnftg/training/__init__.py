@@ -1,1 +1,1 @@
-"""Training that is fast, resumable and distributed."""
+"""Training: configs, recipes, the training loop and restart points."""

@@ -1,4 +1,4 @@
-"""`fnftg.train`: from a graph and a recipe to a trained model."""
+"""`fnftg.train`: train a model on a graph with a recipe."""
 
 from __future__ import annotations
 
@@ -27,18 +27,24 @@ def train(
     after_step: Callable[[int, float], None] | None = None,
     **overrides: Any,
 ) -> LinkPredictor:
-    """Trains a model on a graph and returns the best one by validation MRR.
+    """Train a model on a graph and return the checkpoint with the best validation MRR.
 
-    The folder `output` gets the config, the log, restart points and the best checkpoint: `fnftg.load(output)` answers
-    questions with it, and `fnftg train --resume` continues it if it was stopped.
+    The config, the log, restart points and the best checkpoint are written to the folder `output`. Use
+    `fnftg.load(output)` to predict links with the model, and `fnftg train --resume` to continue an interrupted run.
 
     Args:
         graph: a graph, the folder of a store, a file that `fnftg import` reads, or the name of a dataset.
-        recipe: the name of a recipe (see `fnftg recipes`), a YAML file, or nested fields, which may name a `base`.
-        output: the folder of the run, which must not exist yet.
-        config: a whole config, used instead of the recipe.
-        after_step: called after each step with the number of the step and its loss.
-        overrides: fields of `system`, `model`, `training` and `trainer` to change in the recipe.
+        recipe: the name of a recipe (see `fnftg recipes`), a YAML file, or a dict of fields, which may name a `base`.
+        output: the folder of the run; it must not exist.
+        config: a complete config, used instead of the recipe.
+        after_step: called after each step with the step number and its loss.
+        overrides: fields of the recipe to change: `system`, `model`, `training` and `trainer`.
+
+    Returns:
+        The trained model, in evaluation mode.
+
+    Raises:
+        FnftgError: if the config is invalid, the graph has no training triples, or `output` exists.
 
     Examples:
         >>> model = fnftg.train("wordnet-animals", recipe="frugal", output="run", training={"epochs": 2})
@@ -49,6 +55,6 @@ def train(
         fields = recipe_fields(recipe if isinstance(recipe, Mapping) else Path(recipe))
         config = from_dict(RunConfig, merge_fields(fields, overrides))
     elif overrides:
-        raise FnftgError(f"A whole config was given: set {', '.join(overrides)} in it.")
+        raise FnftgError(f"Fields cannot be overridden if config is given: set {', '.join(overrides)} in the config.")
     opened = graph if isinstance(graph, KnowledgeGraph) else open_graph(graph)
     return train_run(opened, config, Path(output), data_home() / "texts", after_step=after_step)

@@ -1,4 +1,4 @@
-"""Batches: which triples a step sees, and what its score matrix means."""
+"""Training batches: the triples of a step, its candidates and its negatives."""
 
 from __future__ import annotations
 
@@ -17,38 +17,39 @@ NOTHING = np.zeros(0, np.int32)
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Int64Array:
-    """The order of the triples in an epoch: a function of seed and epoch alone."""
+    """Return the order of the triples in an epoch; it depends only on seed and epoch."""
     return np.random.default_rng([seed, epoch]).permutation(count)
 
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """The triples of one process in one step, and the columns of all processes that its queries are scored against.
+    """The queries of one process in one step, and the candidates of all processes.
 
-    A triple gives two centres, its head and its tail. Each is a candidate and the centre of a query, with the same
-    ego-graph, from which the triple is hidden. Columns hold the heads, then the tails, of process after process.
+    The head and the tail of a triple are both candidates and centres of queries, with the same ego-graph, from which
+    the triple is hidden. The columns of the score matrix are the heads, then the tails, of each process in order.
     """
 
-    queries: Queries  # (2b,): of the triples of this process
+    queries: Queries  # (2b,): queries of the triples of this process
     candidate_ids: Int32Array  # (2B,): the entity of each column
-    streams: Int64Array  # (2b,): the places of the centres in the whole batch
+    streams: Int64Array  # (2b,): positions of the centres in the whole batch, for random sampling
     answers: Int64Array  # (2b,): the column of each query's answer
     tails: BoolArray  # (2B,): whether a column's entity is the tail of its triple
 
     @classmethod
     def of(cls, triples: Triples, relations: int, process: int = 0, processes: int = 1) -> TrainingBatch:
-        """The share of one process of the batch `triples` (B, 3), which `processes` must divide."""
+        """Return the share of one process in the batch `triples` (B, 3); `processes` must divide B."""
         own = len(triples) // processes
         shares = [Queries.of(triples[p * own : (p + 1) * own], relations) for p in range(processes)]
         candidate_ids = np.concatenate([share.centres for share in shares])
         first = 2 * own * process
         place = np.arange(own)
         in_batch = np.concatenate([process * own + place, len(triples) + process * own + place])
-        answers = first + np.concatenate([own + place, place])  # a head's answer is its tail, and the other way round
+        answers = first + np.concatenate([own + place, place])  # the answer of a head is its tail, and vice versa
         tails = np.tile(np.arange(2 * own) >= own, processes)
         return cls(shares[process], candidate_ids, in_batch, answers, tails)
 
     def hidden(self, what: str) -> Hidden:
+        """Return the edges to hide from the ego-graphs: target or pair."""
         return Hidden(self.queries.answers, self.queries.labels, what)  # type: ignore[arg-type]
 
     def negatives(
@@ -59,11 +60,17 @@ class TrainingBatch:
         key: tuple[int, ...] = (),
         queue_ids: Int32Array = NOTHING,
     ) -> BoolArray:
-        """Which columns count against each query, then which entities of earlier batches: (2b, 2B + queue).
+        """Return which columns, and which entities of earlier batches, are negatives: (2b, 2B + queue).
 
-        Never the target, nor what is known to be true. `two-sided`: else every head and tail, the query's own entity
-        too; `tied`: of the other triples the tails where a tail is asked for, the heads where a head is; `drawn`: so
-        many of a triple's two queries together, drawn from the entities of other triples.
+        The target and known answers are never negatives.
+
+        Args:
+            known: known answers to leave out; None leaves out only the target.
+            which: two-sided uses all heads and tails, including the query's own entity. tied uses only tails for tail
+                queries and heads for head queries. drawn samples from the entities of other triples.
+            num_negatives: number of sampled negatives for the two queries of a triple together, with drawn.
+            key: seed of the sample.
+            queue_ids: entities of earlier batches.
         """
         entities = np.concatenate([self.candidate_ids, queue_ids])
         if known is None:

@@ -1,4 +1,4 @@
-"""A config as YAML with a comment for every field, taken from the docstring of the dataclass that has the field."""
+"""Configs as YAML, with the description of each field from the dataclass docstring as a comment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH = 110
 
 
 def to_yaml(config: Any, indent: str = "") -> str:
-    """All fields of a config, nested ones included, such that reading them gives the same config.
+    """Return all fields of a config as YAML, including nested ones; reading it gives the same config.
 
     Examples:
         >>> print(to_yaml(TrainerConfig(devices=2)))
@@ -35,7 +35,7 @@ def to_yaml(config: Any, indent: str = "") -> str:
 
 
 def field_descriptions(kind: type[Any]) -> dict[str, str]:
-    """What the docstrings of a dataclass and of those that it inherits from say about each field."""
+    """Return the description of each field from the docstrings of a dataclass and its parents."""
     from docstring_parser import parse
 
     found: dict[str, str] = {}

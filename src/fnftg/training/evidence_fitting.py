@@ -1,4 +1,4 @@
-"""Fitting a model's evidence weights on the val split of a graph."""
+"""The fit of a model's evidence weights on the val split of a graph."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fnftg.ranking.queries import Queries
 from fnftg.ranking.search import pair_scores, top_answers
 from fnftg.text.text_transformer import GraphTexts
 
-MAX_TRIPLES = 5_000  # of val that are asked for
-RIVALS = 64  # best candidates without evidence that each answer is compared with
+MAX_TRIPLES = 5_000  # maximum number of val triples
+RIVALS = 64  # number of best candidates without evidence that each answer is compared with
 
 
 def can_fit_evidence(model: LinkPredictor, graph: KnowledgeGraph) -> bool:
-    """The model uses evidence, and val has two triples of relations that train has, one for each half."""
+    """Return whether the model has evidence to fit and val has at least two triples of training relations."""
     evidence = evidence_of(model)
     if evidence is None or not evidence.config.fit:
         return False
@@ -36,7 +36,7 @@ def can_fit_evidence(model: LinkPredictor, graph: KnowledgeGraph) -> bool:
 def fit_evidence(
     model: LinkPredictor, graph: KnowledgeGraph, texts: GraphTexts, rules: Protocol, scale: float
 ) -> FitResult:
-    """Fits the evidence weights of the model, as far as that helps; scores are multiplied by `scale` in the loss."""
+    """Fit the evidence weights of a model in place, by early stopping; `scale` multiplies the scores in the loss."""
     assert isinstance(model, EvidenceModel)
     problem, table, queries = fitting_problem(model.eval(), graph, texts, rules)
     weights = [weight for part in model.modules() if isinstance(part, EvidenceWeights) for weight in part.parameters()]
@@ -55,7 +55,7 @@ def fit_evidence(
 def fitting_problem(
     model: EvidenceModel, graph: KnowledgeGraph, texts: GraphTexts, rules: Protocol
 ) -> tuple[FittingProblem, EvidenceTable, Queries]:
-    """The queries of val triples with relations of train, and the evidence for their candidates."""
+    """Return the queries of val triples with training relations, and the evidence for their candidates."""
     triples = chosen_triples(graph, "val", MAX_TRIPLES, np.unique(graph.triples("train")[:, 1]).tolist())
     context = GraphContext.of(texts, rules.visible_triples(graph, "val"), model.ego.directions)
     candidates, queries = rules.candidate_entities(graph, "val"), Queries.of(triples, len(graph.relations))

@@ -1,10 +1,11 @@
-"""`log.csv`: the learning curve of a run, readable while it is trained."""
+"""`log.csv`: the learning curve of a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from fnftg.errors import FnftgError
 from fnftg.files import new_file
 
 COLUMNS = (
@@ -14,10 +15,9 @@ COLUMNS = (
 
 
 class LogFile:
-    """A CSV file that exists from the start and gets each row at once.
+    """A CSV file to which each row is written immediately, so that it can be read during training.
 
-    The rows are also part of a restart point: a run that continues from there writes the file anew without the rows of
-    steps that will be repeated.
+    Restart points contain the rows too. A resumed run rewrites the file without the rows of steps that it repeats.
     """
 
     def __init__(self, path: Path, rows: list[dict[str, Any]]):
@@ -26,8 +26,12 @@ class LogFile:
             partial.write_text("".join([",".join(COLUMNS) + "\n", *map(csv_line, rows)]), encoding="utf-8")
 
     def append(self, row: dict[str, Any]) -> None:
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(csv_line(row))
+        try:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(csv_line(row))
+        except OSError as error:
+            reason = f"{error.strerror}; fix this and continue with: fnftg train --resume {self.path.parent}"
+            raise FnftgError(f"{self.path} cannot be written: {reason}") from error
 
 
 def csv_line(row: dict[str, Any]) -> str:

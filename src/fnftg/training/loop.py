@@ -1,17 +1,16 @@
-"""The training loop: from a graph and a config to a folder with the best checkpoint.
+"""The training loop. It writes to the folder of the run:
 
-    RUN/config.json       what it was told
-    RUN/log.csv           loss, learning rate, speed and validation
-    RUN/checkpoint/       the best weights by validation MRR (see models/pretrained.py)
-    RUN/restart/          where to go on after a stop (see restart.py)
+    RUN/config.json       graph and config
+    RUN/log.csv           loss, learning rate, speed and validation results
+    RUN/checkpoint/       the weights with the best validation MRR (see models/pretrained.py)
+    RUN/restart/          the restart point (see restart.py)
 
-Lightning Fabric brings devices, processes and precision; the loop itself is here to be read.
+Lightning Fabric handles devices, processes and precision.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import signal
 import threading
@@ -29,12 +28,13 @@ from fnftg.console import Progress, log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
-from fnftg.files import new_file
+from fnftg.files import is_partial, new_file
+from fnftg.json_files import write_json
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.memory import keep_freed_memory
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.models.pretrained import CHECKPOINT, from_pretrained, save_pretrained
+from fnftg.models.pretrained import CHECKPOINT, from_pretrained, read_metrics, save_pretrained
 from fnftg.models.systems import system
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
@@ -60,17 +60,28 @@ def train_run(
     resume: bool = False,
     after_step: Callable[[int, float], None] | None = None,
 ) -> LinkPredictor:
-    """Trains in the folder `run` and returns the best model; `after_step` is called with the step and its loss."""
+    """Train a model and return the best checkpoint.
+
+    Args:
+        graph: the training graph.
+        config: the config.
+        run: the folder of the run.
+        cache: folder for tokens and features of texts, shared by runs; None for no cache.
+        resume: continue the run from its restart point.
+        after_step: called after each step with the step number and its loss.
+    """
     return Run(graph, config, run, cache, resume, after_step).train()
 
 
 def read_config(run: Path) -> RunConfig:
-    """The config that a run was started with."""
+    """Read the config of a run."""
     config: RunConfig = from_dict(RunConfig, RunFolder(run).started_with()["config"])
     return config
 
 
 class Run:
+    """A training run and its state; the arguments are those of `train_run`."""
+
     def __init__(
         self,
         graph: KnowledgeGraph,
@@ -81,14 +92,14 @@ class Run:
         after_step: Callable[[int, float], None] | None,
     ):
         if not len(graph.triples("train")):
-            raise FnftgError("The graph has no triples in train: split it first, or import it with its splits.")
+            raise FnftgError("The graph has no triples in train: split it, or import it with its splits.")
         if len(graph.triples("train")) < config.training.batch_size:
             raise FnftgError(
-                f"A batch of {config.training.batch_size} triples is more than the {len(graph.triples('train'))} "
-                "in train: lower --training.batch_size."
+                f"training.batch_size is {config.training.batch_size}, but train has only "
+                f"{len(graph.triples('train'))} triples: lower --training.batch_size."
             )
         if config.training.patience is not None and not len(graph.triples("val")):
-            raise FnftgError("--training.patience needs triples in val: split the graph, or leave the option out.")
+            raise FnftgError("--training.patience needs a val split: split the graph, or leave out the option.")
         self.graph, self.config, self.run, self.after_step = graph, config, run, after_step
         keep_freed_memory()
         self.fabric = make_fabric(config.trainer, make_logger(config.training.logger, run))
@@ -106,14 +117,15 @@ class Run:
             weight_decay=config.training.weight_decay,
             decoupled_weight_decay=True,
         )
-        if resume:
+        resumed = resume and restart.exists(run)
+        if resumed:
             self.place = restart.load(run, self.objective, self.optimiser)
         if not self.first:
             self.fabric.barrier()  # the first process computes features, the others find them in the cache
         self.cached_by: restart.Weights | None = (
-            None  # with text.training finetune-centre: the encoder of the cached features
+            None  # the encoder that computed the cached features, if text.training is finetune-centre
         )
-        self.texts = self._texts(cache, restart.load_cached(run) if resume else None)
+        self.texts = self._texts(cache, restart.load_cached(run) if resumed else None)
         if self.model.reads_query_texts and self.texts.features is not None:
             queries = Queries.of(graph.all_triples(), len(graph.relations))
             second_rows = self.texts.relation_row(torch.from_numpy(queries.labels.astype(np.int64))).numpy()
@@ -126,7 +138,7 @@ class Run:
         self.wrapped, self.stepper = self.fabric.setup(self.objective, self.optimiser)
 
     def _texts(self, cache: Path | None, cached_by: restart.Weights | None) -> GraphTexts:
-        """The graph's texts; cached features are those of the encoder as it was when they were last computed."""
+        """Return the graph's texts; cached features are computed by the encoder of the last refresh."""
         if self.config.model.text.training != "finetune-centre":
             return self.model.texts(self.graph, cache)
         encoder = self.model.tt.encoder.model
@@ -138,40 +150,43 @@ class Run:
         return texts
 
     def refresh(self) -> None:
-        """Computes cached features anew."""
+        """Compute the cached features again."""
         self.model.tt.refresh(self.texts)
         self.cached_by = {name: weight.clone() for name, weight in self.model.tt.encoder.model.state_dict().items()}
 
     def _claim(self, resume: bool) -> None:
-        """Makes the run's folder, or checks that it is this run's."""
+        """Create the run's folder, or check that it can be resumed."""
         if resume:
+            if not (self.run / CONFIG).is_file():
+                raise FnftgError(f"{self.run} contains no run to resume: start a new run with -o {self.run}.")
             if not restart.exists(self.run):
-                raise FnftgError(f"{self.run} has no restart point: train it from the start.")
-            begun = json.loads((self.run / restart.FOLDER / "state.json").read_text(encoding="utf-8"))["graph"]
-            if begun != self.place.graph:
-                raise FnftgError(f"{self.run} was trained on another graph: resume it with the graph it began with.")
+                log(f"{self.run} has no restart point yet: training starts from the beginning.")
+            elif restart.read_state(self.run).graph != self.place.graph:
+                raise FnftgError(f"{self.run} was started with another graph: resume it with that graph.")
         elif self.first:
-            if self.run.exists() and any(self.run.iterdir()):
-                raise FnftgError(f"{self.run} exists already: go on with --resume {self.run}, or choose another name.")
+            if self.run.exists() and any(not is_partial(path) for path in self.run.iterdir()):
+                raise FnftgError(f"{self.run} already exists: continue with --resume {self.run}, or use another name.")
             self.run.mkdir(parents=True, exist_ok=True)
             with new_file(self.run / CONFIG) as path:
-                value = {"graph": str(self.graph.path or ""), "config": asdict(self.config)}
-                path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+                write_json(path, {"graph": str(self.graph.path or ""), "config": asdict(self.config)})
 
     @property
     def steps_an_epoch(self) -> int:
+        """The number of steps per epoch."""
         return len(self.graph.triples("train")) // self.config.training.batch_size
 
     @property
     def epochs(self) -> int:
+        """The number of epochs, limited by `max_steps`."""
         return self.config.training.epochs_of(self.steps_an_epoch)
 
     def train(self) -> LinkPredictor:
+        """Train until the last epoch, or until patience runs out, and return the best model."""
         training = self.config.training
         started = time.monotonic() - self.place.seconds
         if self.first and self.epochs < training.epochs:
-            said = f"{self.epochs} of {training.epochs} epochs of {self.steps_an_epoch:,} steps each"
-            log(f"{said}, for --training.max_steps is {training.max_steps:,}: raise it for more.")
+            said = f"Training {self.epochs} instead of {training.epochs} epochs of {self.steps_an_epoch:,} steps"
+            log(f"{said}, because --training.max_steps is {training.max_steps:,}.")
         if self.first:
             self.log_file = LogFile(self.run / LOG, self.place.log)
         triples = training.batch_size * self.steps_an_epoch * self.epochs
@@ -182,11 +197,13 @@ class Run:
         return self.finish()
 
     def is_over(self) -> bool:
+        """Return whether patience has run out."""
         patience = self.config.training.patience
         waited = (self.place.epoch - self.place.best_epoch) // self.config.training.validate_every
         return patience is not None and waited >= patience
 
     def epoch(self, progress: Progress, started: float) -> None:
+        """Train one epoch, or the rest of it, then validate and save."""
         place, training = self.place, self.config.training
         order = epoch_order(len(self.graph.triples("train")), training.seed, place.epoch)
         done = place.step - place.epoch * self.steps_an_epoch
@@ -217,11 +234,11 @@ class Run:
             self.stop()
 
     def stop(self) -> None:
-        log(f"Stopped after step {self.place.step:,}; go on with: fnftg train --resume {self.run}")
+        log(f"Stopped after step {self.place.step:,}. Continue with: fnftg train --resume {self.run}")
         raise KeyboardInterrupt
 
     def step(self, order: Any, index: int) -> float:
-        """One batch; a function of the weights, the seed, the epoch and the step."""
+        """Train on one batch and return its loss; the result depends only on weights, seed, epoch and step."""
         training, place = self.config.training, self.place
         rows = order[index * training.batch_size : (index + 1) * training.batch_size]
         triples = self.graph.triples("train")[rows]
@@ -248,8 +265,8 @@ class Run:
             value = float(self.fabric.all_reduce(loss.detach(), reduce_op="mean"))
             if not math.isfinite(value):
                 raise FnftgError(
-                    f"The loss is {value} at step {place.step + 1}: nothing was overwritten; train again with a "
-                    f"--training.learning_rate below {training.first_learning_rate:g}."
+                    f"The loss is {value} at step {place.step + 1}: train again with a --training.learning_rate below "
+                    f"{training.first_learning_rate:g}; nothing was overwritten."
                 )
             self.fabric.backward(loss / training.accumulate)
         if last_of_several:
@@ -260,12 +277,12 @@ class Run:
         return value
 
     def learning_rate(self) -> float:
-        """Cosine decay from the first rate to 0 over the whole run."""
+        """Return the learning rate of this step: cosine decay to 0 over the whole run."""
         share = self.place.step / max(self.epochs * self.steps_an_epoch, 1)
         return self.config.training.first_learning_rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
 
     def validate(self, loss: float) -> None:
-        """Ranks the val triples and keeps the checkpoint if it is the best so far."""
+        """Rank the val triples and save the checkpoint if it is the best so far."""
         training, place = self.config.training, self.place
         if not len(self.graph.triples("val")):
             return
@@ -281,40 +298,42 @@ class Run:
         if mrr > place.best:
             place.best, place.best_epoch = mrr, place.epoch
             if self.first:
-                save_pretrained(self.model, self.run / CHECKPOINT, {"val": found, "epoch": place.epoch}, force=True)
+                self.save_checkpoint({"val": found, "epoch": place.epoch})
 
     def ranked(self, split: str, sample: int | None = None) -> dict[str, Any]:
+        """Return the metrics of a split with the current weights."""
         texts = replace(self.texts)
         if self.cached_by is not None:
-            self.model.tt.refresh(texts)  # as whoever loads the checkpoint will see them
+            self.model.tt.refresh(texts)  # the features that a loaded checkpoint would compute
         return split_metrics(self.model, self.graph, texts, split, protocol(self.config.training.protocol), sample)
 
     def finish(self) -> LinkPredictor:
-        """The best weights, tested once where the graph has a test split."""
+        """Load the best weights, fit the evidence, rank the test split if there is one, and return the model."""
         if self.first:
             if not (self.run / CHECKPOINT).exists():
-                save_pretrained(self.model, self.run / CHECKPOINT, {"epoch": self.place.epoch}, force=True)
+                self.save_checkpoint({"epoch": self.place.epoch})
             best = from_pretrained(self.run)
             self.model.load_state_dict(best.state_dict())
-            metrics = json.loads((self.run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
+            metrics = read_metrics(self.run / CHECKPOINT)
             if can_fit_evidence(self.model, self.graph) and "evidence" not in metrics:
                 metrics |= self.fit_evidence()
-                save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
+                self.save_checkpoint(metrics)
             if len(self.graph.triples("test")) and "test" not in metrics:
                 metrics = {**metrics, "test": self.ranked("test"), "protocol": self.config.training.protocol}
                 metrics["training_seconds"] = round(self.place.seconds, 1)
-                save_pretrained(self.model, self.run / CHECKPOINT, metrics, force=True)
+                self.save_checkpoint(metrics)
         self.fabric.barrier()
         return self.model.eval()
 
     def fit_evidence(self) -> dict[str, Any]:
-        """Fits the evidence weights on val; the metrics that change."""
+        """Fit the evidence weights on val and return the metrics that change."""
         rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.detach().exp())
         found = fit_evidence(self.model, self.graph, self.texts, rules, scale)
-        log(f"evidence weights fitted on val: MRR {found.before:.4f} → {found.after:.4f} on the other half")
+        log(f"evidence weights fitted on val: MRR on the held-out half {found.before:.4f} → {found.after:.4f}")
         return {"evidence": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}
 
     def log(self, **values: float) -> None:
+        """Add a row to log.csv and to the logger."""
         if self.first:
             place = self.place
             row = {"step": place.step, "epoch": place.epoch, "seconds": round(place.seconds, 2), **values}
@@ -322,18 +341,22 @@ class Run:
             self.log_file.append(row)
             self.fabric.log_dict(values, step=place.step)
 
+    def save_checkpoint(self, metrics: dict[str, Any]) -> None:
+        """Replace the run's checkpoint by the current weights."""
+        save_pretrained(self.model, self.run / CHECKPOINT, metrics, owned=True)
+
     def save(self) -> None:
-        """Writes a restart point."""
+        """Write a restart point."""
         if self.first:
             restart.save(self.run, self.objective, self.optimiser, self.place, self.cached_by)
 
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Gradients of rows that are read several times are added up in one order, which several threads else would not."""
+    """Use deterministic algorithms, so that several threads sum gradients in a fixed order."""
     deterministic: Any = torch.utils.deterministic
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    filled, deterministic.fill_uninitialized_memory = deterministic.fill_uninitialized_memory, False  # no need to
+    filled, deterministic.fill_uninitialized_memory = deterministic.fill_uninitialized_memory, False  # not needed
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
@@ -344,7 +367,7 @@ def repeatable() -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yields whether a stop was asked for: the run ends between two steps, a second request ends it at once."""
+    """Yield a function that tells whether SIGINT or SIGTERM arrived; a second signal stops the run immediately."""
     asked: list[int] = []
 
     def note(number: int, frame: Any) -> None:
@@ -365,7 +388,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
 
 def graph_key(graph: KnowledgeGraph) -> str:
-    """Tells graphs apart that a run could be resumed with."""
+    """Return a key of a graph's texts and triples, to check that a run is resumed with the same graph."""
     triples = [
         hashlib.sha256(np.ascontiguousarray(graph.splits[split]).data).hexdigest() for split in sorted(graph.splits)
     ]
@@ -373,7 +396,7 @@ def graph_key(graph: KnowledgeGraph) -> str:
 
 
 def make_logger(name: str, run: Path) -> Any:
-    """A logger of Lightning's beside our own log.csv."""
+    """Return a Lightning logger, used in addition to log.csv."""
     if name == "none":
         return []
     try:
@@ -387,10 +410,11 @@ def make_logger(name: str, run: Path) -> Any:
             return loggers.WandbLogger(project="fnftg", name=run.name, save_dir=run)
         return loggers.MLFlowLogger(experiment_name="fnftg", run_name=run.name)
     except ImportError as error:
-        raise FnftgError(f"The logger {name} needs a package that is not installed: pip install {name}.") from error
+        raise FnftgError(f"The logger {name} is not installed: pip install {name}.") from error
 
 
 def make_fabric(config: TrainerConfig, logger: Any) -> Any:
+    """Return a launched Lightning Fabric for the config's hardware."""
     from lightning.fabric import Fabric
 
     precision = config.precision

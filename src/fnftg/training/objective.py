@@ -1,4 +1,4 @@
-"""One step's loss: embed the batch, gather the candidates of all processes, score, compare."""
+"""The loss of a training step."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from fnftg.training.batches import TrainingBatch
 
 
 class Objective(nn.Module):
+    """Embeds a batch, gathers the candidates of all processes and computes the model's loss."""
+
     def __init__(self, model: LinkPredictor, config: LossConfig):
         super().__init__()
         self.model = model
@@ -28,7 +30,7 @@ class Objective(nn.Module):
         egos: EgoGraphs,
         negatives: BoolArray,
     ) -> Tensor:
-        """The mean loss of the queries (2b,) of this process against the candidates (2B,) of all."""
+        """Return the mean loss of this process's queries (2b,) against the candidates (2B,) of all processes."""
         candidates, query_embeddings = self.model(
             context.texts, batch.queries.centres, egos, batch.queries.labels, True
         )
@@ -47,7 +49,7 @@ class Objective(nn.Module):
 
 
 def gathered(candidates: Tensor) -> Tensor:
-    """The candidates of all processes in their order; gradients flow back to each."""
+    """Gather the candidates of all processes, in order, with gradients."""
     if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
         return candidates
     from torch.distributed.nn.functional import all_gather

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fnftg.console import print_json, print_table
+from fnftg.console import print_json, print_table, print_text
 from fnftg.kg.commands.shared_arguments import add_json, examples
 from fnftg.training.recipes import recipe_fields, recipes
 
@@ -15,9 +15,7 @@ def show_recipes(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg recipes frugal",
         "fnftg recipes frugal > my.yaml && fnftg train wordnet-animals -o animals --config my.yaml",
     )
-    parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="print all fields of this recipe, or of a file, as YAML"
-    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="recipe or YAML file to print with all its fields")
     add_json(parser)
     chosen = parser.parse_args(arguments)
     if chosen.name:
@@ -25,12 +23,12 @@ def show_recipes(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     elif chosen.json:
         print_json([{"name": name, "summary": summary} for name, summary in recipes().items()])
     else:
-        note = "fnftg recipes NAME prints one; fnftg train GRAPH -o RUN --config NAME trains with it."
+        note = "Print a recipe with fnftg recipes NAME, train with fnftg train GRAPH -o RUN --config NAME."
         print_table("Recipes", ["name", "what it trains"], list(recipes().items()), note)
 
 
 def print_recipe(name: str, as_json: bool) -> None:
-    """Prints every field that a run has, also those that the recipe leaves at their defaults."""
+    """Print all fields of a recipe, including those with default values."""
     from dataclasses import asdict
 
     from fnftg.models.configs import from_dict
@@ -42,7 +40,7 @@ def print_recipe(name: str, as_json: bool) -> None:
         print_json(asdict(config))
         return
     summary = recipes().get(name)
-    print(f"# {name}: {summary}" if summary else f"# {name}")
-    print("# Change what you like and train with: fnftg train GRAPH -o RUN --config my.yaml")
-    print(f"# A file may also name a recipe and set only what differs: base: {name}\n")
-    print(to_yaml(config))
+    print_text(f"# {name}: {summary}" if summary else f"# {name}")
+    print_text("# Save it as my.yaml, edit it and train with: fnftg train GRAPH -o RUN --config my.yaml")
+    print_text(f"# A shorter file sets only the fields that differ from a recipe, with the line: base: {name}\n")
+    print_text(to_yaml(config))

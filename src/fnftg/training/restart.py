@@ -1,71 +1,95 @@
-"""Restart points: all that a run needs to go on as if it had never stopped, in safetensors and JSON.
+"""Restart points: the state from which a stopped run continues bit for bit, as safetensors and JSON files.
 
-Randomness is a function of (seed, epoch, step) and the learning rate one of the step, so the weights, the optimiser's
-moments and the state of the run are everything; where neighbours have cached features, the encoder that made them too.
+Random numbers depend only on (seed, epoch, step) and the learning rate only on the step. A restart point therefore
+contains the weights, the optimiser's moments and the progress of the run. If neighbours have cached features, it also
+contains the encoder that computed them.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from fnftg.checksums import verify_folder
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
+from fnftg.json_files import read_json, write_json
 
-FOLDER, CACHED = "restart", "cached-encoder.safetensors"
+FOLDER = KIND = "restart"
+WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+CACHED = "cached-encoder.safetensors"
+WHAT_TO_DO = "Restore it, or train from the start into another folder."
 Weights = dict[str, torch.Tensor]
 
 
 @dataclass
 class TrainingState:
-    """How far a run is: `step` steps are done, `epoch` epochs are complete."""
+    """The progress of a run."""
 
-    graph: str  # key of the graph that it trains on
-    epoch: int = 0
-    step: int = 0
-    seconds: float = 0.0
-    best: float = -1.0
+    graph: str  # key of the training graph
+    epoch: int = 0  # completed epochs
+    step: int = 0  # completed steps
+    seconds: float = 0.0  # training time so far
+    best: float = -1.0  # best validation MRR
     best_epoch: int = 0
-    log: list[dict[str, Any]] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)  # rows of log.csv
 
 
 def save(
     run: Path, module: nn.Module, optimiser: torch.optim.Optimizer, state: TrainingState, cached: Weights | None = None
 ) -> None:
-    """Replaces the run's restart point in one step; a crash leaves the old one."""
-    with new_folder(run / FOLDER, force=True) as folder:
+    """Replace the run's restart point atomically; a crash leaves the old one intact."""
+    with new_folder(run / FOLDER, KIND, owned=True) as folder:
         weights = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
-        save_file(weights, folder / "weights.safetensors")
-        save_file(_flat(optimiser), folder / "optimiser.safetensors")
+        save_file(weights, folder / WEIGHTS)
+        save_file(_flat(optimiser), folder / OPTIMISER)
         if cached is not None:
             save_file(cached, folder / CACHED)
-        (folder / "state.json").write_text(json.dumps(vars(state)), encoding="utf-8")
+        write_json(folder / STATE, vars(state))
 
 
 def exists(run: Path) -> bool:
-    return (run / FOLDER / "state.json").is_file()
+    """Return whether a run has a restart point."""
+    return (run / FOLDER).is_dir()
+
+
+def read_state(run: Path) -> TrainingState:
+    """Read the progress of a run, after checking the files of its restart point against their checksums."""
+    folder = run / FOLDER
+    try:
+        verify_folder(folder, KIND)
+        state = TrainingState(**read_json(folder / STATE))
+    except FnftgError as error:
+        raise FnftgError(f"{error} {WHAT_TO_DO}") from error
+    except TypeError as error:
+        raise FnftgError(f"{folder / STATE} does not describe a run. {WHAT_TO_DO}") from error
+    return state
 
 
 def load(run: Path, module: nn.Module, optimiser: torch.optim.Optimizer) -> TrainingState:
-    folder = run / FOLDER
+    """Load the weights and the optimiser's state from the restart point, and return the progress of the run."""
+    folder, state = run / FOLDER, read_state(run)
     try:
-        module.load_state_dict(load_file(folder / "weights.safetensors"))
-        _restore(optimiser, load_file(folder / "optimiser.safetensors"))
-        return TrainingState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, RuntimeError, TypeError) as error:
-        raise FnftgError(f"The restart point {folder} cannot be read ({error}): train from the start.") from error
+        module.load_state_dict(load_file(folder / WEIGHTS))
+        _restore(optimiser, load_file(folder / OPTIMISER))
+    except (OSError, ValueError, RuntimeError, TypeError, KeyError, SafetensorError) as error:
+        raise FnftgError(f"The restart point {folder} does not match this model. {WHAT_TO_DO}") from error
+    return state
 
 
 def load_cached(run: Path) -> Weights | None:
-    """The encoder's weights when the neighbours' features were last computed, where a run has such features."""
+    """Read the encoder's weights that computed the cached features of neighbours; None if the run has no cache."""
     path = run / FOLDER / CACHED
-    return load_file(path) if path.is_file() else None
+    try:
+        return load_file(path) if path.is_file() else None
+    except (OSError, SafetensorError) as error:
+        raise FnftgError(f"{path} cannot be read. {WHAT_TO_DO}") from error
 
 
 def _flat(optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""The config of a training run: the system and its model, how it is trained, and on which devices."""
+"""The config of a training run: system, model, training and hardware."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from fnftg.ranking.protocols import DEFAULT_PROTOCOL, protocol
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model is trained.
+    """How to train the model.
 
     Args:
-        epochs: passes over the training triples.
-        max_steps: an upper bound for the steps of a run: a large graph gets fewer epochs, but at least one.
-        batch_size: triples per step, over all devices; their entities are the negatives of each other.
-        negatives: which entities are negatives: two-sided, as in the paper, takes all entities of the batch; tied takes
-            the batch's tails for tails and its heads for heads; drawn, as in BLP, samples num_negatives per triple.
+        epochs: number of passes over the training triples.
+        max_steps: upper bound on the number of steps; reduces the epochs on large graphs, to no less than one.
+        batch_size: triples per step, over all devices; the entities of a batch are each other's negatives.
+        negatives: two-sided (the paper's) uses all entities of the batch; tied uses tails for tail queries and heads
+            for head queries; drawn (BLP's) samples num_negatives per triple.
         num_negatives: sampled negatives for the two queries of a triple together; only used if negatives is drawn.
-        learning_rate: learning rate at the start of the cosine decay; if null, 1e-5 for every 32 triples of a batch.
+        learning_rate: initial learning rate of the cosine decay; if null, 1e-5 × batch_size / 32.
         weight_decay: decoupled weight decay of the RAdam optimiser.
-        grad_clip: upper bound for the norm of the gradient; 0 turns clipping off.
-        accumulate: batches whose gradients are added up before a step; negatives stay within a batch.
+        grad_clip: maximum norm of the gradient; 0 turns clipping off.
+        accumulate: number of batches whose gradients are averaged before a step; negatives stay within a batch.
         loss: the ranking loss.
-        hidden: what the ego-graphs of a triple must not show: the target triple, or every edge of the pair.
-        mask_known: leave known answers other than the target out of the negatives.
+        hidden: edges hidden from the ego-graphs of a triple: the target, or every edge between its pair of entities.
+        mask_known: do not use known answers as negatives.
         seed: random seed of the weights, the order of triples, the ego-graphs and dropout.
-        protocol: protocol of validation and of the final test: own-split, cumulative or strict.
+        protocol: protocol of the validation and of the final test: own-split, cumulative or strict.
         validate_every: epochs between validations.
-        validation_triples: val triples that are ranked, always the same sample; null ranks all.
+        validation_triples: size of the fixed sample of val triples that is ranked; null ranks all.
         patience: stop after this many validations without a better MRR; null never stops early. Needs a val split.
         refresh_every: epochs between refreshes of the neighbours' cached vectors, if text.training is finetune-centre.
-        save_every: steps between restart points; there is also one after each epoch.
+        save_every: steps between restart points; each epoch ends with one too.
         log_every: steps between lines of log.csv.
-        logger: logger beside log.csv: none, tensorboard, wandb or mlflow.
+        logger: logger in addition to log.csv: none, tensorboard, wandb or mlflow.
     """
 
     epochs: int = 40
@@ -77,24 +77,25 @@ class TrainingConfig:
             raise FnftgError("training.weight_decay, training.grad_clip and training.seed must not be negative.")
 
     def epochs_of(self, steps: int) -> int:
-        """The number of epochs of a run whose epochs have this many steps."""
+        """Return the number of epochs if an epoch has this many steps, limited by `max_steps`."""
         return self.epochs if self.max_steps is None else max(1, min(self.epochs, self.max_steps // steps))
 
     @property
     def first_learning_rate(self) -> float:
+        """The initial learning rate."""
         return self.learning_rate if self.learning_rate is not None else 1e-5 * self.batch_size / 32
 
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """The hardware to train on, in the terms of Lightning.
+    """The hardware to train on, as in Lightning.
 
     Args:
         accelerator: cpu, cuda, mps or auto.
-        devices: processes on this machine, each with a device of its own.
-        num_nodes: machines, each started with torchrun.
-        precision: auto, 32-true or bf16-mixed; auto takes bf16 where the hardware has it.
-        threads: threads of each process on a CPU; if null, the processes share all cores.
+        devices: number of processes on this machine, each with its own device.
+        num_nodes: number of machines, each started with torchrun.
+        precision: auto, 32-true or bf16-mixed; auto uses bf16 on CUDA GPUs that support it.
+        threads: CPU threads per process; if null, the processes share all cores.
     """
 
     accelerator: str = "auto"
@@ -110,13 +111,13 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The config of a whole run.
+    """The config of a training run.
 
     Args:
-        model: the model; its fields are those of the system, and so are their defaults.
-        training: how the model is trained.
+        model: the model; its fields and defaults depend on the system.
+        training: how to train the model.
         trainer: the hardware to train on.
-        system: what is trained: fnf, ensemble, bow, dkrl, blp, kepler, star, statik or simkgc.
+        system: the system to train: fnf, ensemble, bow, dkrl, blp, kepler, star, statik or simkgc.
 
     Examples:
         >>> RunConfig(training=TrainingConfig(epochs=3))
@@ -132,12 +133,15 @@ class RunConfig:
         if self.model is None:
             object.__setattr__(self, "model", kind())
         if not isinstance(self.model, kind):
-            raise FnftgError(f"The system {self.system} has a {kind.__name__}, not a {type(self.model).__name__}.")
+            raise FnftgError(f"The system {self.system} needs a {kind.__name__}, not a {type(self.model).__name__}.")
         processes = self.trainer.devices * self.trainer.num_nodes
         if self.training.batch_size % processes:
-            raise FnftgError(f"A batch of {self.training.batch_size} cannot be shared by {processes} processes.")
+            raise FnftgError(
+                f"training.batch_size is {self.training.batch_size}: it must be a multiple of {processes}, the number "
+                "of processes."
+            )
 
     @classmethod
     def field_types(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The type of `model`, which depends on the system."""
+        """Return the type of `model`, which depends on the system."""
         return {"model": system(values.get("system", "fnf")).config}

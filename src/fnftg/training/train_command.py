@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from fnftg.kg.commands.shared_arguments import GRAPH_HELP, examples
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
-from fnftg.models.pretrained import CHECKPOINT
+from fnftg.models.pretrained import CHECKPOINT, read_metrics
 from fnftg.models.systems import SYSTEMS
 from fnftg.training.recipes import recipe_fields, recipe_of_system, recipes
 from fnftg.training.run_config import RunConfig
@@ -30,18 +29,18 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         graph = open_graph(chosen.graph) if chosen.graph else RunFolder(run).graph()
     else:
         if not chosen.graph or not chosen.output:
-            parser.error("a graph and -o RUN are needed, or --resume RUN")
+            parser.error("give a graph and -o RUN, or --resume RUN")
         run, graph = Path(chosen.output), open_graph(chosen.graph)
         config = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
     train_run(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
     if not is_first_process():
         return
-    metrics = json.loads((run / CHECKPOINT / "metrics.json").read_text(encoding="utf-8"))
+    metrics = read_metrics(run / CHECKPOINT)
     print_json(metrics) if chosen.json else print_metrics(run, metrics)
 
 
 def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
-    """Every field of the system's config is an option; its default is what the recipe or the file sets."""
+    """Parse the options: every field of the system's config, with the values of the recipe or file as defaults."""
     from jsonargparse import ArgumentParser
 
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -56,7 +55,7 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         exit_on_error=False,
         epilog=examples(
             "fnftg train wordnet-animals -o animals",
-            "fnftg train wordnet-animals -o animals --config my.yaml    (from fnftg recipes frugal > my.yaml)",
+            "fnftg recipes frugal > my.yaml && fnftg train wordnet-animals -o animals --config my.yaml",
             "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --training.batch_size 256 --trainer.devices 2",
             "fnftg train wordnet-animals -o blp --config frugal-blp --model.score distmult",
             "fnftg train --system statik --help",
@@ -64,15 +63,15 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
         ),
     )
     parser.add_argument("graph", nargs="?", help=GRAPH_HELP)
-    parser.add_argument("-o", "--output", metavar="RUN", help="the folder to create")
+    parser.add_argument("-o", "--output", metavar="RUN", help="folder of the run, to be created")
     parser.add_argument(
         "--config",
         metavar="NAME_OR_FILE",
-        help=f"a recipe ({', '.join(recipes())}) or a YAML or JSON file (default: frugal, or frugal-SYSTEM)",
+        help=f"recipe ({', '.join(recipes())}), or a YAML or JSON file (default: frugal, or frugal-SYSTEM)",
     )
     systems = "; ".join(f"{name}: {made.description}" for name, made in SYSTEMS.items())
-    parser.add_argument("--system", default=config.system, help=f"what to train; its fields are --model.… ({systems})")
-    parser.add_argument("--resume", metavar="RUN", help="continue a run that was stopped")
+    parser.add_argument("--system", default=config.system, help=f"system to train, with its own --model.… ({systems})")
+    parser.add_argument("--resume", metavar="RUN", help="continue an interrupted run")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     for name in ("model", "training", "trainer"):
         parser.add_argument(f"--{name}", type=type(getattr(config, name)), default=getattr(config, name))
@@ -83,16 +82,18 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
 
 
 def one_line(message: str) -> str:
-    """A message of the parser as the beginning of a sentence."""
+    """Return a message of the parser on one line, without the final full stop."""
     return " ".join(message.split()).rstrip(".")
 
 
 def configured(config: str | None, system: str | None) -> RunConfig:
-    """The config of a recipe or a file, else of the system's own recipe, else the defaults of the system."""
+    """Return the config of a recipe or file, or of the system's default recipe, or the system's defaults."""
     chosen = config or recipe_of_system(system or "fnf")
     fields = recipe_fields(chosen) if chosen else {}
     if system is not None and fields.get("system", system) != system:
-        raise FnftgError(f"--config {config} is for the system {fields['system']}, not for {system}: leave one out.")
+        raise FnftgError(
+            f"--config {config} is for the system {fields['system']}, not {system}: leave out --config or --system."
+        )
     made: RunConfig = from_dict(RunConfig, {**fields, "system": system} if system is not None else fields)
     return made
 

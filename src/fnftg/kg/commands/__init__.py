@@ -1,1 +1,1 @@
-"""The commands of this room: arguments in, tables or JSON out; the work is done by the modules beside this folder."""
+"""The commands for graphs. They parse arguments and print tables or JSON."""

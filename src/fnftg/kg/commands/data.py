@@ -31,14 +31,14 @@ def list_datasets(parser: ArgumentParser, arguments: list[str]) -> None:
                 name,
                 record.entities,
                 record.relations,
-                sum(record.triples.values()) if "train" in record.triples else "not known yet",
+                sum(record.triples.values()) if "train" in record.triples else "unknown",
                 "yes" if here[name] else "",
                 record.origin,
                 record.licence,
             )
             for name, record in DATASETS.items()
         ],
-        "fnftg data get NAME fetches or makes one; those made from WordNet need no network.",
+        "Run fnftg data get NAME to download or build a dataset. wordnet and wordnet-animals need no network.",
     )
 
 
@@ -47,10 +47,12 @@ def get_dataset(parser: ArgumentParser, arguments: list[str]) -> None:
         "fnftg data get wordnet-animals",
         "fnftg data get WN18RR_IND --from ~/Downloads/WN18RR",
     )
-    parser.add_argument("name", metavar="NAME", help="as in fnftg data list")
-    parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="take a local copy (folder or .tar.gz)")
-    parser.add_argument("-o", "--output", metavar="STORE", type=Path, help="where to (default: the data home)")
-    parser.add_argument("--force", action="store_true", help="make it again if it is there")
+    parser.add_argument("name", metavar="NAME", help="name of a dataset (fnftg data list)")
+    parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="import a local folder or .tar.gz file")
+    parser.add_argument(
+        "-o", "--output", metavar="STORE", type=Path, help="the folder to create (default: in the data home)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing store")
     add_json(parser)
     chosen = parser.parse_args(arguments)
     graph = get(chosen.name, chosen.source, chosen.output, chosen.force)
@@ -61,12 +63,12 @@ def get_dataset(parser: ArgumentParser, arguments: list[str]) -> None:
 
 def synthesise(parser: ArgumentParser, arguments: list[str]) -> None:
     parser.epilog = examples("fnftg data synth --entities 4600000 --triples 20500000 --relations 822 -o synthetic")
-    parser.add_argument("--entities", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--triples", type=int, default=500_000, help="default: %(default)s")
-    parser.add_argument("--relations", type=int, default=100, help="default: %(default)s")
-    parser.add_argument("--words", type=int, default=64, help="of a text, in the mean (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    add_output(parser, "FOLDER", "the folder of text files to make, in BLP's layout")
+    parser.add_argument("--entities", type=int, default=100_000, help="number of entities (default: %(default)s)")
+    parser.add_argument("--triples", type=int, default=500_000, help="number of triples (default: %(default)s)")
+    parser.add_argument("--relations", type=int, default=100, help="number of relations (default: %(default)s)")
+    parser.add_argument("--words", type=int, default=64, help="mean number of words in a text (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    add_output(parser, "FOLDER", "the folder to create, in BLP's layout")
     chosen = parser.parse_args(arguments)
     write_synthetic(
         chosen.output, chosen.entities, chosen.triples, chosen.relations, chosen.seed, chosen.words, chosen.force

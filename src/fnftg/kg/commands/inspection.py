@@ -12,7 +12,7 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.graph_source import open_graph
 from fnftg.kg.statistics import statistics
 
-SHOWN = 12  # relations in a table unless all are asked for
+SHOWN = 12  # relations in a table without --all
 
 
 def stats(parser: ArgumentParser, arguments: list[str]) -> None:
@@ -39,11 +39,11 @@ def print_statistics(name: str, found: dict[str, Any]) -> None:
             )
             for split, facts in found["splits"].items()
         ],
-        "Entities of val and test: those that train lacks. Ego-graph: mean ± σ of an entity's outgoing edges among the "
-        "split's own triples.",
+        "Entities of val and test: those that are not in train. Ego-graph: mean ± σ of an entity's outgoing edges in "
+        "the split.",
     )
     print_table(
-        "Words in a text",
+        "Words per text",
         ["of", "mean", "median", "longest"],
         [(kind, f"{w['mean']:.1f}", f"{w['median']:.0f}", w["longest"]) for kind, w in found["words"].items()],
     )
@@ -56,7 +56,8 @@ def audit_graph(parser: ArgumentParser, arguments: list[str]) -> None:
         "--visible",
         choices=["cumulative", "own-split"],
         default="cumulative",
-        help="edges that a model may see: the split's own, or those of the splits before it too (default: %(default)s)",
+        help="edges that a model may see: own-split for those of the split itself, cumulative for those of all earlier "
+        "splits as well (default: %(default)s)",
     )
     parser.add_argument("--all", action="store_true", help=f"show every relation, not only the {SHOWN} most frequent")
     add_json(parser)
@@ -104,5 +105,5 @@ def print_audit(graph: KnowledgeGraph, found: dict[str, Any], chosen: Any) -> No
                 )
                 for row in relations
             ],
-            f"{hidden:,} more with --all" if hidden else None,
+            f"{hidden:,} more relations with --all" if hidden else None,
         )

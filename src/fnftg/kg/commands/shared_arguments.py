@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from pathlib import Path
 
-GRAPH_HELP = "a store, the name of a dataset (fnftg data list), or a source that import reads"
+GRAPH_HELP = "a store, the name of a dataset (fnftg data list), or files that fnftg import reads"
 
 
 def add_graph(parser: ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_graph(parser: ArgumentParser) -> None:
 
 def add_output(parser: ArgumentParser, metavar: str, help: str) -> None:
     parser.add_argument("-o", "--output", metavar=metavar, type=Path, required=True, help=help)
-    parser.add_argument("--force", action="store_true", help="replace the output if it exists, in one step")
+    parser.add_argument("--force", action="store_true", help="replace an existing output")
 
 
 def add_json(parser: ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import polars as pl
 from fnftg.arrays import Int32Array
 from fnftg.console import log, print_json
 from fnftg.errors import FnftgError, shortened
+from fnftg.files import check_not_source
 from fnftg.kg.commands.inspection import print_statistics
 from fnftg.kg.commands.shared_arguments import add_graph, add_json, add_output, examples
 from fnftg.kg.formats.delimited_lines import parse
@@ -28,13 +29,15 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
         "fnftg split inductive people -o people-ind --types types.tsv --seed 7",
     )
     _add_common(parser)
-    parser.add_argument("--val", type=float, default=0.1, help="share of the entities (default: %(default)s)")
-    parser.add_argument("--test", type=float, default=0.1, help="share of the entities (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--val", type=float, default=0.1, help="share of entities for val (default: %(default)s)")
+    parser.add_argument("--test", type=float, default=0.1, help="share of entities for test (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     parser.add_argument(
-        "--min-edges", type=int, default=100, help="that each relation keeps in train (default: %(default)s)"
+        "--min-edges", type=int, default=100, help="triples that each relation keeps in train (default: %(default)s)"
     )
-    parser.add_argument("--types", metavar="FILE", type=Path, help="entity, tab, type: keep the types' proportions")
+    parser.add_argument(
+        "--types", metavar="FILE", type=Path, help="lines of entity, tab, type; the splits keep the types' proportions"
+    )
     chosen = parser.parse_args(arguments)
     graph = open_graph(chosen.graph)
     types = read_types(graph, chosen.types) if chosen.types else None
@@ -42,8 +45,8 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
     recipe = split.report["recipes"][-1]
     if recipe["held_back"] < recipe["asked"]:
         log(
-            f"Only {recipe['held_back']:,} of {recipe['asked']:,} entities could be held back without leaving another "
-            "one alone or a relation with too few edges (--min-edges)."
+            f"Only {recipe['held_back']:,} of {recipe['asked']:,} entities could be held out without isolating another "
+            "entity or leaving a relation with too few edges (--min-edges)."
         )
     _save(split, chosen)
 
@@ -51,7 +54,9 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
 def fir(parser: ArgumentParser, arguments: list[str]) -> None:
     parser.epilog = examples("fnftg split fir wn18rr -o wn18rr-fir", "fnftg split fir wn18rr -o wn18rr-fir --cross")
     _add_common(parser)
-    parser.add_argument("--share", type=float, default=0.1, help="of train's triples to remove (default: %(default)s)")
+    parser.add_argument(
+        "--share", type=float, default=0.1, help="share of the training triples to remove (default: %(default)s)"
+    )
     parser.add_argument("--cross", action="store_true", help="also remove the relation that crosses the share")
     chosen = parser.parse_args(arguments)
     _save(fir_split(open_graph(chosen.graph), chosen.share, chosen.cross), chosen)
@@ -61,15 +66,19 @@ def support(parser: ArgumentParser, arguments: list[str]) -> None:
     parser.epilog = examples("fnftg split support wn18rr -o wn18rr-support --share 0.3")
     _add_common(parser)
     parser.add_argument(
-        "--share", type=float, default=0.5, help="of a new entity's edges to show (default: %(default)s)"
+        "--share", type=float, default=0.5, help="share of a new entity's edges to make visible (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     _save(support_split(open_graph(chosen.graph), chosen.share, chosen.seed), chosen)
 
 
 def read_types(graph: KnowledgeGraph, path: Path) -> Int32Array:
-    """The type of each entity, the first one named; entities without a line share a type of their own."""
+    """Read the type of each entity. The first type of an entity is used; entities without a type share one.
+
+    Raises:
+        FnftgError: if the file names an entity that the graph does not have.
+    """
     lines = pl.concat(
         parse(block, "\t", width=2, needed=[0, 1]).with_columns(place=pl.lit(block.place))
         for block in line_blocks(path)
@@ -84,10 +93,11 @@ def read_types(graph: KnowledgeGraph, path: Path) -> Int32Array:
 
 def _add_common(parser: ArgumentParser) -> None:
     add_graph(parser)
-    add_output(parser, "STORE", "the folder to make")
+    add_output(parser, "STORE", "the folder to create")
     add_json(parser)
 
 
 def _save(graph: KnowledgeGraph, chosen: Namespace) -> None:
+    check_not_source(chosen.output, Path(chosen.graph))
     found = statistics(graph.save(chosen.output, chosen.force))
     print_json(found) if chosen.json else print_statistics(str(chosen.output), found)

@@ -1,7 +1,7 @@
-"""The file formats that a graph is read from and written to, one module each.
+"""File formats for import and export, one module each.
 
-A module has `read(source, options, report)`, a generator of blocks, and `write(graph, folder, format)`. To add a
-format, write such a module and add its line to FORMATS in `specs.py`.
+Each module has `read(source, options, report)`, a generator of blocks, and `write(graph, folder, format)`. To add a
+format, write such a module and add it to `FORMATS` in `specs.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fnftg.checksums import CHECKSUMS
 from fnftg.errors import FnftgError
 from fnftg.kg.blocks import Block, Report
 from fnftg.kg.formats.blp_folder import is_blp_folder
-from fnftg.kg.formats.lines import plain_suffix
+from fnftg.kg.formats.compressed_files import plain_suffix
 from fnftg.kg.formats.specs import FORMATS, ReadOptions
 from fnftg.kg.graph import KnowledgeGraph
 
@@ -36,11 +37,16 @@ def writer(format: str) -> Writer:
 
 
 def detect(source: Path) -> str:
-    """The format of a file by its ending, of a folder by what lies in it."""
+    """Detect the format of a file by its extension, and of a folder by its files.
+
+    Raises:
+        FnftgError: if no format or several formats match.
+    """
     if source.is_dir():
         if is_blp_folder(source):
             return "blp"
-        endings = {plain_suffix(path) for path in source.iterdir() if path.is_file() and not path.name.startswith(".")}
+        files = (path for path in source.iterdir() if path.is_file() and path.name != CHECKSUMS)
+        endings = {plain_suffix(path) for path in files if not path.name.startswith(".")}
     else:
         endings = {plain_suffix(source)}
     found = [name for name, format in FORMATS.items() if endings & set(format.suffixes)]
@@ -48,6 +54,6 @@ def detect(source: Path) -> str:
         return found[0]
     if found:
         raise FnftgError(
-            f"{source} holds files of several formats: choose one with --format {' or --format '.join(found)}."
+            f"{source} has files of several formats: choose one with --format {' or --format '.join(found)}."
         )
-    raise FnftgError(f"The format of {source} is not known by its name: give it with --format {{{','.join(FORMATS)}}}.")
+    raise FnftgError(f"The format of {source} cannot be detected: give it with --format {{{','.join(FORMATS)}}}.")

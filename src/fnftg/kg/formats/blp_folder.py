@@ -1,7 +1,7 @@
-"""The folder layout of BLP and KG-BERT: one file of triples a split, and files of texts.
+"""The folder layout of BLP and KG-BERT: one file of triples per split, and files of texts.
 
 ind-train.tsv, ind-dev.tsv, ind-test.tsv    head, relation, tail (or train.tsv, dev.tsv, test.tsv; .txt as well)
-entity2textlong.txt, entity2text.txt        id, text: the long ones are preferred, the others are then the names
+entity2textlong.txt, entity2text.txt        id, text: with both files, the short texts are the names
 relation2text.txt                           id, text
 """
 
@@ -15,9 +15,10 @@ import polars as pl
 
 from fnftg.errors import FnftgError
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_name, split_rank
+from fnftg.kg.formats.compressed_files import COMPRESSIONS, existing
 from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.frames import triple_frames, vocabulary_frames
-from fnftg.kg.formats.lines import COMPRESSIONS, LineBlock, existing, line_blocks
+from fnftg.kg.formats.lines import LineBlock, line_blocks
 from fnftg.kg.formats.specs import ReadOptions
 from fnftg.kg.graph import KnowledgeGraph
 
@@ -27,14 +28,14 @@ SUFFIXES = (".tsv", ".txt")
 
 
 def is_blp_folder(folder: Path) -> bool:
-    """A file of training triples and, unless these are BLP's, a file of texts beside it."""
+    """Return whether a folder has a file of training triples and, unless it is ind-train, a file of texts."""
     files = split_files(folder)
     texts = any(existing(folder, name) for name in ("entity2text.txt", "entity2textlong.txt", "relation2text.txt"))
     return "train" in files and (texts or files["train"].name.startswith(PREFIX))
 
 
 def split_files(folder: Path) -> dict[str, Path]:
-    """The inductive files where there are any, else the plain ones."""
+    """Return the file of each split: the inductive files (ind-*) if there are any, else the plain ones."""
     inductive: dict[str, Path] = {}
     for path in sorted(folder.glob(f"{PREFIX}*")):
         plain_name = path.with_suffix("") if path.suffix in COMPRESSIONS else path
@@ -53,39 +54,42 @@ def split_files(folder: Path) -> dict[str, Path]:
 def read(source: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
     if not source.is_dir():
         raise FnftgError(
-            f"{source} is not a folder: the blp layout is a folder with {PREFIX}train.tsv or train.tsv in it."
+            f"{source} is not a folder: the blp layout is a folder that contains {PREFIX}train.tsv or train.tsv."
         )
     files = split_files(source)
     if "train" not in files:
         raise FnftgError(f"{source} has neither {PREFIX}train.tsv nor train.tsv: add the training triples.")
     for split in sorted(files, key=split_rank):
-        for block in line_blocks(files[split]):
+        for block in line_blocks(files[split], max_size=options.max_size):
             frame = parse(block, "\t", width=3, needed=[0, 1, 2])
             yield TripleBlock(split, frame.rename({"0": "head", "1": "relation", "2": "tail"}), block.place)
     long, short = existing(source, "entity2textlong.txt"), existing(source, "entity2text.txt")
     if long and short:
-        yield from read_texts("entities", short, column="name")
+        yield from read_texts("entities", short, "name", options.max_size)
     if text := long or short:
-        yield from read_texts("entities", text)
+        yield from read_texts("entities", text, max_size=options.max_size)
     if relations := existing(source, "relation2text.txt"):
-        yield from read_texts("relations", relations)
+        yield from read_texts("relations", relations, max_size=options.max_size)
 
 
 def read_texts(
-    kind: Literal["entities", "relations"], path: Path, column: Literal["text", "name"] = "text"
+    kind: Literal["entities", "relations"],
+    path: Path,
+    column: Literal["text", "name"] = "text",
+    max_size: int | None = None,
 ) -> Iterator[TextBlock]:
-    """Lines of id, tab, text; a further tab belongs to the text."""
-    for block in line_blocks(path):
+    """Read lines of id, tab, text. Further tabs belong to the text."""
+    for block in line_blocks(path, max_size=max_size):
         frame = parse_texts(block).with_columns(pl.lit(None, pl.String).alias("unused"))
         other = "name" if column == "text" else "text"
         yield TextBlock(kind, frame.rename({"value": column, "unused": other}), block.place)
 
 
 def parse_texts(block: LineBlock) -> pl.DataFrame:
-    """(id, value) of each line that is not blank."""
+    """Return (id, value) of each non-blank line."""
     columns = {"id": pl.String, "value": pl.String}
     try:
-        frame = pl.read_csv(block.data, separator="\t", has_header=False, quote_char=None, schema=columns)
+        frame = pl.read_csv(block.for_polars(), separator="\t", has_header=False, quote_char=None, schema=columns)
     except pl.exceptions.PolarsError:
         return parse_odd_texts(block)
     blank = frame["value"].is_null() | ~frame["id"].str.contains(r"\S").fill_null(False)
@@ -93,7 +97,7 @@ def parse_texts(block: LineBlock) -> pl.DataFrame:
 
 
 def parse_odd_texts(block: LineBlock) -> pl.DataFrame:
-    """The same, slower, where a text holds tabs, a line is blank or something is wrong."""
+    """Parse a block with tabs in texts or blank lines, which is slower. Raises for the first malformed line."""
     block.explain_encoding()
     lines = pl.Series(block.data.decode().split("\n"), dtype=pl.String).str.strip_chars_end("\r")
     parts = lines.str.splitn("\t", 2).struct.rename_fields(["id", "value"]).struct.unnest()
@@ -101,7 +105,7 @@ def parse_odd_texts(block: LineBlock) -> pl.DataFrame:
     wrong = (parts["value"].is_null() | (parts["id"] == "")) & ~blank
     if wrong.any():
         line = block.first_line + int(wrong.arg_max() or 0)
-        raise FnftgError(f"{block.path}, line {line}: not an id and a text with a tab between; fix the line.")
+        raise FnftgError(f"{block.path}, line {line}: not an id and a text separated by a tab; fix the line.")
     return parts.filter(~blank)
 
 

@@ -1,4 +1,4 @@
-"""A graph as frames of strings, part by part: what the writers of text formats need."""
+"""Convert a graph to data frames of strings, part by part, for the writers of text formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRIPLES_AT_A_TIME = 1_000_000
 
 
 def triple_frames(graph: KnowledgeGraph) -> Iterator[tuple[str, pl.DataFrame]]:
-    """(split, frame of head, relation, tail), split after split."""
+    """Yield (split, frame of head, relation and tail), split by split."""
     entities, relations = as_series(graph.entities.ids), as_series(graph.relations.ids)
     for split, triples in graph.splits.items():
         for start in range(0, len(triples), TRIPLES_AT_A_TIME):
@@ -32,7 +32,7 @@ def triple_frames(graph: KnowledgeGraph) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def vocabulary_frames(vocabulary: Vocabulary) -> Iterator[pl.DataFrame]:
-    """(id, name, text); a name is null where the source had none."""
+    """Yield frames of id, name and text. Missing names are null."""
     names = vocabulary.names
     for ids, texts, start in zip(
         blocks(vocabulary.ids), blocks(vocabulary.texts), range(0, len(vocabulary), 100_000), strict=True

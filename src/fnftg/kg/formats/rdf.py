@@ -1,12 +1,12 @@
-"""RDF through pyoxigraph: N-Triples, Turtle, N-Quads, RDF/XML and JSON-LD.
+"""Read and write RDF with pyoxigraph: N-Triples, Turtle, N-Quads, RDF/XML and JSON-LD.
 
-A statement between IRIs or blank nodes is a triple; labels and descriptions become texts; other literals are left out.
-What RDF has no word for stands under `urn:fnftg:`, so that reading an export gives back the same graph:
+Statements between IRIs or blank nodes become triples, labels and descriptions become texts, and other literals are left
+out. Terms under `urn:fnftg:` represent what RDF lacks, so that importing an export gives the same graph:
 
-    urn:fnftg:id:x…             an id that is no IRI: every byte but ASCII letters, digits and _ as -hh
-    urn:fnftg:split:NAME        the named graph that holds a split
-    urn:fnftg:text              the text of an entity, where its name and description would not give it
-    urn:fnftg:relation-text     the text of a relation in no triple, or with the same id as an entity
+    urn:fnftg:id:x…             an id that is not an IRI; bytes other than ASCII letters, digits and _ become -hh
+    urn:fnftg:split:NAME        the named graph of a split
+    urn:fnftg:text              the text of an entity, if it cannot be composed of its name and description
+    urn:fnftg:relation-text     the text of a relation without triples, or with the same id as an entity
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ import polars as pl
 
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import SPLIT_SYNONYMS, Block, Report, TextBlock, TripleBlock, split_name
+from fnftg.kg.formats.compressed_files import COMPRESSIONS, open_binary, plain_suffix
 from fnftg.kg.formats.frames import triple_frames, vocabulary_frames
-from fnftg.kg.formats.lines import BYTE_ORDER_MARK, COMPRESSIONS, open_binary, plain_suffix
+from fnftg.kg.formats.guarded_file import LONGEST_TOKEN, GuardedFile
+from fnftg.kg.formats.lines import BYTE_ORDER_MARK
 from fnftg.kg.formats.specs import FORMATS, RdfOptions, ReadOptions
 from fnftg.kg.graph import NO_TRIPLES, STANDARD_SPLITS, KnowledgeGraph
 from fnftg.kg.strings import blocks
@@ -43,7 +45,7 @@ TEXT, RELATION_TEXT = "urn:fnftg:text", "urn:fnftg:relation-text"
 OWN, OWN_ID, OWN_SPLIT = "urn:fnftg:", "urn:fnftg:id:x", "urn:fnftg:split:"
 OWN_SPLIT_FILE = "split-"
 PREFIXES = {"rdfs": "http://www.w3.org/2000/01/rdf-schema#", "schema": "http://schema.org/"}
-NOT_XML = r"[^\t\n\r\x20-\x{D7FF}\x{E000}-\x{FFFD}\x{10000}-\x{10FFFF}]"  # characters that XML 1.0 cannot hold
+NOT_XML = r"[^\t\n\r\x20-\x{D7FF}\x{E000}-\x{FFFD}\x{10000}-\x{10FFFF}]"  # characters that XML 1.0 cannot represent
 
 TRIPLE_SCHEMA = dict.fromkeys(("head", "relation", "tail"), pl.String)
 LITERAL_SCHEMA = {"id": pl.String, "role": pl.String, "rank": pl.Int32, "value": pl.String}
@@ -53,12 +55,12 @@ def pyoxigraph() -> ModuleType:
     try:
         import pyoxigraph
     except ImportError as error:
-        raise FnftgError("RDF needs pyoxigraph, which is not installed: install fnftg[rdf].") from error
+        raise FnftgError("RDF requires pyoxigraph, which is not installed: run pip install 'fnftg[rdf]'.") from error
     return pyoxigraph
 
 
 def composed(name: pl.Expr, description: pl.Expr) -> pl.Expr:
-    """The text of a name and a description, either of them null: the name goes first unless it does already."""
+    """Compose a text of a name and a description, either of which may be null. The name comes first."""
     named = description.str.to_lowercase().str.starts_with(name.str.to_lowercase())
     both = pl.when(named).then(description).otherwise(name + ", " + description)
     return pl.coalesce(both, name, description)
@@ -68,12 +70,12 @@ def composed(name: pl.Expr, description: pl.Expr) -> pl.Expr:
 
 
 def read(source: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
-    """Triples as they come; texts at the end, for a better one may stand on the last line."""
+    """Yield triples as they are read, and texts at the end, because a preferred text may be on the last line."""
     literals, ends = Accumulator(LITERAL_SCHEMA, preferred), Accumulator({"key": pl.UInt64}, pl.DataFrame.unique)
     predicates: set[str] = set()
     for path in source_files(source, report.format):
         split = file_split(path) if source.is_dir() else "train"
-        for batch in statements(path, source, options.rdf, report):
+        for batch in statements(path, source, options, report):
             literals.add(batch.literals)
             for name, part in batch.triples.group_by("graph", maintain_order=True):
                 triples = part.drop("graph")
@@ -90,12 +92,12 @@ def source_files(source: Path, format: str) -> list[Path]:
     found = (path for path in source.iterdir() if path.is_file() and not path.name.startswith("."))
     paths = sorted(path for path in found if plain_suffix(path) in suffixes)
     if not paths:
-        raise FnftgError(f"{source} holds no {' or '.join(suffixes)} file: give another folder or another --format.")
+        raise FnftgError(f"{source} has no {' or '.join(suffixes)} file: choose another folder or another --format.")
     return paths
 
 
 def file_split(path: Path) -> str:
-    """train.*, dev.*, test.* and the like name their split, so do split-NAME.*; any other file is train."""
+    """Return the split of a file: by its name for train.*, dev.*, test.*, … and split-NAME.*; train for other files."""
     stem = (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).stem
     if stem.startswith(OWN_SPLIT_FILE):
         return own_split(stem.removeprefix(OWN_SPLIT_FILE), str(path))
@@ -108,13 +110,13 @@ def graph_split(graph: str, split: str, path: Path) -> str:
 
 
 def own_split(name: str, place: str) -> str:
-    """The name of a split as we exported it: checked, but dev stays dev."""
+    """Check the name of an exported split and return it unchanged: dev stays dev."""
     split_name(name, place)
     return name
 
 
 class Accumulator:
-    """Rows that `reduce` makes fewer, which happens whenever they have doubled."""
+    """Rows that are reduced by `reduce` whenever their number has doubled."""
 
     def __init__(self, schema: dict[str, Any], reduce: Callable[[pl.DataFrame], pl.DataFrame]):
         self.reduce = reduce
@@ -135,7 +137,7 @@ class Accumulator:
 
 
 def preferred(literals: pl.DataFrame) -> pl.DataFrame:
-    """Of each subject the best name and the best description: lowest rank, then first come."""
+    """Return the name and description of each subject with the lowest rank, the first one in case of ties."""
     return literals.sort("rank", maintain_order=True).unique(["id", "role"], keep="first", maintain_order=True)
 
 
@@ -144,31 +146,37 @@ class Statements(NamedTuple):
     literals: pl.DataFrame  # id, role, rank, value: texts only
 
 
-def statements(path: Path, source: Path, options: RdfOptions, report: Report) -> Iterator[Statements]:
-    """A file's statements, many at a time."""
+def statements(path: Path, source: Path, options: ReadOptions, report: Report) -> Iterator[Statements]:
+    """Yield the statements of a file in batches."""
     oxigraph = pyoxigraph()
     found = False
-    with open_binary(path) as file:
-        content = io.BufferedReader(file, 1 << 20)  # type: ignore[type-var]
+    with open_binary(path, options.max_size) as file:
+        content = io.BufferedReader(GuardedFile(path, file, report.format), 1 << 20)
         if content.peek(3).startswith(BYTE_ORDER_MARK):
             content.read(3)
         if content.peek(1):
             syntax = getattr(oxigraph.RdfFormat, SYNTAXES[report.format])
-            # Relative IRIs are the same on every machine and in all files of a folder.
+            # With this base, relative IRIs are the same on every machine and in all files of a folder.
             parser = oxigraph.parse(content, syntax, base_iri=f"file:///{quote(source.name)}")
-            collect = Collector(path, source, options, report)
+            collect = Collector(path, source, options.rdf, report)
             try:
                 while batch := collect(islice(parser, STATEMENTS_AT_A_TIME)):
                     found = True
                     yield batch
             except SyntaxError as error:
-                raise explained(error, path, report.format) from error
+                raise explained(error, path, report.format, options.max_size) from error
+            except MemoryError as error:
+                if "buffer maximal size" not in str(error):
+                    raise
+                raise FnftgError(
+                    f"{path}: an IRI or a text is longer than {LONGEST_TOKEN >> 20} MiB; shorten or remove it."
+                ) from error
     if not found:
-        raise FnftgError(f"{path} is empty: it holds no RDF statement.")
+        raise FnftgError(f"{path} is empty: it contains no RDF statements.")
 
 
 class Collector:
-    """Turns the statements of a file into frames, and counts those that are left out."""
+    """Converts the statements of a file to frames, and counts those that are left out."""
 
     def __init__(self, path: Path, source: Path, options: RdfOptions, report: Report):
         self.report = report
@@ -183,7 +191,7 @@ class Collector:
         self.language = options.language.lower()
 
     def language_rank(self, language: str | None) -> int:
-        """The language asked for, then its relatives (en-GB for en), then none, then any."""
+        """Rank a language: the preferred one, then its variants (en-GB for en), then none, then others."""
         if language is None:
             return 2
         language = language.lower()
@@ -192,7 +200,7 @@ class Collector:
         return 1 if language.partition("-")[0] == self.language.partition("-")[0] else 3
 
     def __call__(self, quads: Iterator[Any]) -> Statements | None:
-        """The next frames, None after the last; most of the time of an import is spent in this loop."""
+        """Return the next frames, or None after the last. An import spends most of its time in this loop."""
         oxigraph = pyoxigraph()
         named, blank, literal = oxigraph.NamedNode, oxigraph.BlankNode, oxigraph.Literal
         blank_id, roles, with_graphs = self.blank_id, self.roles, self.with_graphs
@@ -248,13 +256,16 @@ class Collector:
 
 
 def blank_ids(prefix: str, anonymous: bool) -> Callable[[str], str]:
-    """Blank nodes as ids: by their label or, where the file gives none and the parser draws one, by their number."""
+    """Return the function that maps the label of a blank node to an id.
+
+    Anonymous nodes, for which the parser draws a random label, are numbered instead.
+    """
     drawn = re.compile(r"[a-f][0-9a-f]{23,31}")
     numbers: dict[str, int] = {}
 
     def blank_id(label: str) -> str:
         if anonymous and drawn.fullmatch(label):
-            label = f"[{numbers.setdefault(label, len(numbers) + 1)}]"  # no label has brackets
+            label = f"[{numbers.setdefault(label, len(numbers) + 1)}]"  # labels have no brackets
         return f"_:{prefix}{label}"
 
     return blank_id
@@ -263,7 +274,7 @@ def blank_ids(prefix: str, anonymous: bool) -> Callable[[str], str]:
 def text_blocks(
     literals: Accumulator, ends: Accumulator, predicates: set[str], source: Path, report: Report
 ) -> Iterator[TextBlock]:
-    """Subjects with a text, as relations where they are used so, as entities where they are used so or not at all."""
+    """Yield the texts of subjects used as relations, and of subjects used as entities or not used in any triple."""
     chosen = literals.rows()
     if further := literals.added - len(chosen):
         report.left_out["labels and descriptions besides the preferred ones"] += further
@@ -282,19 +293,21 @@ def text_blocks(
         yield TextBlock("relations", frame, str(source))
 
 
-def explained(error: SyntaxError, path: Path, format: str) -> FnftgError:
-    """The parser's complaint as a sentence with a line, which for XML another parser must find."""
+def explained(error: SyntaxError, path: Path, format: str, max_size: int | None) -> FnftgError:
+    """Return a parser's error as an `FnftgError` with the line. For XML, another parser finds the line."""
     line, message = error.lineno, error.msg
     if message.startswith("Parser error"):
         message = message.partition(": ")[2]
     if "LoadDocumentCallback" in message:
-        return FnftgError(f"{path}: its @context lies on the web and is not fetched; write the context into the file.")
+        return FnftgError(f"{path}: its @context is remote and is not downloaded; write the context into the file.")
     if format == "rdfxml":
-        with open_binary(path) as file:
+        with open_binary(path, max_size) as file:
             try:
-                expat.ParserCreate().ParseFile(file)
+                expat.ParserCreate().ParseFile(io.BufferedReader(GuardedFile(path, file, format)))
             except expat.ExpatError as found:
                 line, message = found.lineno, expat.ErrorString(found.code)
+            except (LookupError, ValueError):
+                pass  # expat does not know the encoding: keep the first parser's message
     place = f"{path}, line {line}" if line else str(path)
     return FnftgError(f"{place}: {' '.join(message.split())}; fix the file.")
 
@@ -303,12 +316,12 @@ def explained(error: SyntaxError, path: Path, format: str) -> FnftgError:
 
 
 def iri_of(id_: str) -> str:
-    """Our IRI for an id that is none: it ends in an XML name, as RDF/XML asks of predicates."""
+    """Return an IRI for an id that is not one. It ends in an XML name, as RDF/XML requires of predicates."""
     return OWN_ID + re.sub(rb"[^A-Za-z0-9_]", lambda byte: b"-%02x" % byte[0][0], id_.encode()).decode()
 
 
 def id_of(iri: str) -> str:
-    """The id behind one of our IRIs; another's IRI under our name stays as it is."""
+    """Return the id of an IRI made by `iri_of`. Other IRIs are returned unchanged."""
     coded = iri.removeprefix(OWN_ID)
     try:
         id_ = re.sub(rb"-([0-9a-f]{2})", lambda byte: bytes.fromhex(byte[1].decode()), coded.encode()).decode()
@@ -326,7 +339,7 @@ def plain_ids(iris: pl.Series) -> pl.Series:
 
 
 def node_of(id_: str) -> Any:
-    """An id as a node: IRIs of the web and URNs as they are."""
+    """Return an id as a node. Web IRIs and URNs are used unchanged."""
     named = pyoxigraph().NamedNode
     if id_.startswith(("http://", "https://", "urn:")) and not id_.startswith(OWN):
         try:
@@ -340,7 +353,7 @@ def node_of(id_: str) -> Any:
 
 
 def write(graph: KnowledgeGraph, folder: Path, format: str) -> None:
-    """One file a split and one of texts or, where the format has named graphs, one file with a graph for each split."""
+    """Write one file per split and one of texts or, for formats with named graphs, one file with a graph per split."""
     suffix = FORMATS[format].suffixes[0]
     for split in graph.splits:
         own_split(split, "The graph")
@@ -367,7 +380,7 @@ def serialize(statements: Iterator[Any], path: Path, format: str) -> None:
 
 
 def quads_of(graph: KnowledgeGraph) -> Iterator[Any]:
-    """Every split in a graph of its own, the texts in none."""
+    """Yield the triples of each split in a named graph, and the texts in the default graph."""
     oxigraph = pyoxigraph()
     for split, frame in triple_frames(graph):
         name = oxigraph.NamedNode(OWN_SPLIT + split)
@@ -385,7 +398,7 @@ def nodes_of(frame: pl.DataFrame) -> Iterator[Nodes]:
 
 
 def literals_of(graph: KnowledgeGraph, format: str = "") -> Iterator[Nodes]:
-    """The texts of entities and relations, under predicates from which `read` composes them again."""
+    """Yield the texts of entities and relations, with predicates from which `read` composes the same texts."""
     relation_ids = pl.Series([id_ for ids in blocks(graph.relations.ids) for id_ in ids], dtype=pl.String)
     shared: set[str] = set()
     for frame in vocabulary_frames(graph.entities):
@@ -402,7 +415,7 @@ def literals_of(graph: KnowledgeGraph, format: str = "") -> Iterator[Nodes]:
 
 
 def entity_literals(frame: pl.DataFrame, also_relation: pl.Series) -> pl.DataFrame:
-    """(id, and a column for each predicate): name and description, and the text where these do not make it."""
+    """Return a column per predicate: name and description, and the text if it cannot be composed of these."""
     name, text, description = pl.col("name"), pl.col("text"), pl.col(DESCRIPTION)
     rest = text.str.strip_prefix(name + ", ")
     described = (
@@ -425,7 +438,7 @@ def literal_nodes(frame: pl.DataFrame, format: str) -> Iterator[Nodes]:
         bad = frame.filter(pl.any_horizontal(pl.col(predicates).str.contains(NOT_XML)))
         if len(bad):
             raise FnftgError(
-                f"The text of {shortened(bad['id'][0])} has a control character, which XML cannot hold: "
+                f"The text of {shortened(bad['id'][0])} has a control character, which XML cannot represent: "
                 "export to nt instead."
             )
     nodes = [oxigraph.NamedNode(predicate) for predicate in predicates]
@@ -437,7 +450,7 @@ def literal_nodes(frame: pl.DataFrame, format: str) -> Iterator[Nodes]:
 
 
 def check_xml_names(graph: KnowledgeGraph) -> None:
-    """Refuses relations that RDF/XML cannot write: it wants them to end in an XML name that it does not use itself."""
+    """Raise for relations that RDF/XML cannot represent. They must end in an XML name that is not reserved."""
     oxigraph = pyoxigraph()
     syntax = oxigraph.RdfFormat.RDF_XML
     for ids in blocks(graph.relations.ids):

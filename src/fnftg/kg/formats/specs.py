@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+Wanted = dict[str, str | None]  # role: name or number of its column; None: the column named after the role
+OPTIONAL = {"split", "name"}  # roles
+
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Which columns hold what, by name or by number from 1; None: by the names head, relation, tail, split, id, name
-    and text where the file has a header, else by position."""
+    """The columns of each role, by name or by number from 1.
+
+    None stands for the column with the role's own name (head, relation, tail, split, id, text or name) if the file has
+    a header, else for its position.
+    """
 
     head: str | None = None
     relation: str | None = None
@@ -24,7 +30,7 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class RdfOptions:
-    """Which literals are texts."""
+    """Which RDF literals are used as texts."""
 
     name_predicates: tuple[str, ...] = (
         "http://www.w3.org/2000/01/rdf-schema#label",
@@ -37,13 +43,14 @@ class RdfOptions:
         "http://www.w3.org/2000/01/rdf-schema#comment",
         "http://www.w3.org/2004/02/skos/core#definition",
     )
-    language: str = "en"  # preferred; then texts without a language, then any other
+    language: str = "en"  # preferred; then texts without a language, then others
 
 
 @dataclass(frozen=True)
 class ReadOptions:
     tables: TableOptions = field(default_factory=TableOptions)
     rdf: RdfOptions = field(default_factory=RdfOptions)
+    max_size: int | None = None  # bytes that a compressed file may unpack to; None: 2 GB or 100 times its size
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ FORMATS = {
     "tsv": Format("table_files", (".tsv", ".txt"), "tab-separated triples and texts"),
     "csv": Format("table_files", (".csv",), "comma-separated triples and texts"),
     "parquet": Format("table_files", (".parquet",), "Parquet triples and texts"),
-    "jsonl": Format("table_files", (".jsonl", ".ndjson"), "one JSON object a line"),
+    "jsonl": Format("table_files", (".jsonl", ".ndjson"), "one JSON object per line"),
     "nt": Format("rdf", (".nt",), "RDF N-Triples"),
     "ttl": Format("rdf", (".ttl",), "RDF Turtle"),
     "nq": Format("rdf", (".nq",), "RDF N-Quads"),

@@ -1,12 +1,11 @@
 """Tables of triples and of texts: TSV, CSV, Parquet, JSON lines.
 
-A source is one file of triples (the tables of texts are named by options), or a folder of triples.EXT, or train.EXT,
-dev.EXT and test.EXT, with entities.EXT and relations.EXT beside them.
+A source is either one file of triples (options name the tables of texts), or a folder with triples.EXT (or train.EXT,
+dev.EXT and test.EXT), entities.EXT and relations.EXT.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -15,36 +14,35 @@ import polars as pl
 
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.blocks import Block, Report, TextBlock, TripleBlock, split_name
+from fnftg.kg.formats.compressed_files import existing, plain_suffix
 from fnftg.kg.formats.delimited_lines import columns_of, parse
 from fnftg.kg.formats.frames import triple_frames, vocabulary_frames
-from fnftg.kg.formats.lines import LineBlock, existing, line_blocks, plain_suffix
-from fnftg.kg.formats.specs import FORMATS, ReadOptions, TableOptions
+from fnftg.kg.formats.json_lines import read_json_lines
+from fnftg.kg.formats.lines import LineBlock, line_blocks
+from fnftg.kg.formats.parquet_rows import read_parquet
+from fnftg.kg.formats.specs import FORMATS, OPTIONAL, ReadOptions, TableOptions, Wanted
 from fnftg.kg.graph import KnowledgeGraph
 
 SEPARATORS = {"tsv": "\t", "csv": ","}
 SPLIT_FILES = ("train", "dev", "valid", "val", "validation", "test")
-ROWS = 1_000_000  # of a Parquet file at a time
-
-Wanted = dict[str, str | None]  # column's role: its name or number in the file, None: found by the role's own name
-OPTIONAL = {"split", "name"}
 
 
 def read(source: Path, options: ReadOptions, report: Report) -> Iterator[Block]:
     tables, format = options.tables, report.format
     triples: Wanted = {role: getattr(tables, role) for role in ("head", "relation", "tail", "split")}
     for split, path in triple_files(source, format).items():
-        for frame, place in read_table(path, format, triples):
+        for frame, place in read_table(path, format, triples, options.max_size):
             yield from split_blocks(frame, split, place)
     texts: Wanted = {role: getattr(tables, role) for role in ("id", "text", "name")}
     kinds: tuple[Literal["entities", "relations"], ...] = ("entities", "relations")
     for kind in kinds:
         if text_path := text_file(source, format, kind, tables):
-            for frame, place in read_table(text_path, format_of(text_path, format), texts):
+            for frame, place in read_table(text_path, format_of(text_path, format), texts, options.max_size):
                 yield TextBlock(kind, frame, place)
 
 
 def triple_files(source: Path, format: str) -> dict[str, Path]:
-    """Split: file; a single file is train unless it has a column that says otherwise."""
+    """Return the file of each split. A single file is train, unless it has a column `split`."""
     if source.is_file():
         return {"train": source}
     found: dict[str, Path] = {}
@@ -56,7 +54,7 @@ def triple_files(source: Path, format: str) -> dict[str, Path]:
                 found.setdefault(split_name(name, str(path)), path)
     if not found:
         suffix = FORMATS[format].suffixes[0]
-        raise FnftgError(f"{source} has neither triples{suffix} nor train{suffix}: give the file of triples itself.")
+        raise FnftgError(f"{source} has neither triples{suffix} nor train{suffix}: give the path of the triples file.")
     return found
 
 
@@ -71,37 +69,41 @@ def text_file(source: Path, format: str, kind: str, tables: TableOptions) -> Pat
 
 
 def format_of(path: Path, fallback: str) -> str:
-    """Tables of texts may be of another format than the triples."""
+    """Return the format of a table of texts by its extension, which may differ from the format of the triples."""
     tables = {name: format.suffixes for name, format in FORMATS.items() if format.module == "table_files"}
     names = [name for name, suffixes in tables.items() if plain_suffix(path) in suffixes]
     return names[0] if names else fallback
 
 
 def split_blocks(frame: pl.DataFrame, split: str, place: str) -> Iterator[TripleBlock]:
-    """One block, or one for each value of the column `split`."""
+    """Yield one block, or one for each value of the column `split`."""
     if "split" not in frame.columns:
         yield TripleBlock(split, frame, place)
         return
     for (name,), part in frame.group_by("split", maintain_order=True):
         if name is None:
-            raise FnftgError(f"{place} and below: a triple has no split; fill in the column, or leave it out.")
+            raise FnftgError(f"{place} and below: a triple has no split; fill in the column, or remove it.")
         yield TripleBlock(split_name(str(name), place), part.drop("split"), place)
 
 
-def read_table(path: Path, format: str, wanted: Wanted) -> Iterator[tuple[pl.DataFrame, str]]:
-    """Frames with the roles as columns, all strings, and where each frame begins in the file."""
+def read_table(
+    path: Path, format: str, wanted: Wanted, max_size: int | None = None
+) -> Iterator[tuple[pl.DataFrame, str]]:
+    """Yield frames of strings with the roles as columns, each with its place in the file."""
     if format in SEPARATORS:
-        yield from read_delimited(path, SEPARATORS[format], wanted)
+        yield from read_delimited(path, SEPARATORS[format], wanted, max_size)
     elif format == "jsonl":
-        yield from read_json_lines(path, wanted)
+        yield from read_json_lines(path, wanted, max_size)
     else:
-        yield from read_parquet(path, wanted)
+        yield from read_parquet(path, wanted, max_size)
 
 
-def read_delimited(path: Path, separator: str, wanted: Wanted) -> Iterator[tuple[pl.DataFrame, str]]:
+def read_delimited(
+    path: Path, separator: str, wanted: Wanted, max_size: int | None
+) -> Iterator[tuple[pl.DataFrame, str]]:
     chosen: dict[str, int] = {}
     width = 0
-    for block in line_blocks(path, quotes=separator == ","):
+    for block in line_blocks(path, quotes=separator == ",", max_size=max_size):
         if not width:
             cells = columns_of(block, separator)
             width = len(cells)
@@ -114,7 +116,7 @@ def read_delimited(path: Path, separator: str, wanted: Wanted) -> Iterator[tuple
 
 
 def choose_columns(path: Path, cells: list[str], wanted: Wanted) -> tuple[dict[str, int], bool]:
-    """Role: position, and whether the first line is a header: it is where it has the names that are asked for."""
+    """Return the column of each role, and whether the first line is a header with the expected names."""
     names = [cell.strip().lower() for cell in cells]
     given = {role: column for role, column in wanted.items() if column is not None}
     required = [role for role in wanted if role not in OPTIONAL]
@@ -130,14 +132,15 @@ def choose_columns(path: Path, cells: list[str], wanted: Wanted) -> tuple[dict[s
         elif column is not None:
             if column.lower() not in names:
                 raise FnftgError(
-                    f"{path}, line 1: no column {shortened(column)}; it has {', '.join(map(shortened, cells))}."
+                    f"{path}, line 1: no column {shortened(column)}; the columns are "
+                    f"{', '.join(map(shortened, cells))}."
                 )
             chosen[role] = names.index(column.lower())
         elif header and role in names:
             chosen[role] = names.index(role)
         elif role in required:
             if header:
-                raise FnftgError(f"{path}, line 1: no column {role!r}; say which it is with --{role}.")
+                raise FnftgError(f"{path}, line 1: no column {role!r}; choose a column with --{role}.")
             chosen[role] = position
     if not given and not header and len(cells) != len(required):
         raise FnftgError(
@@ -146,87 +149,20 @@ def choose_columns(path: Path, cells: list[str], wanted: Wanted) -> tuple[dict[s
         )
     for role, column_number in chosen.items():
         if not 0 <= column_number < len(cells):
-            raise FnftgError(f"{path}, line 1: no column {column_number + 1} for {role!r}; the file has {len(cells)}.")
+            raise FnftgError(f"{path}, line 1: no column {column_number + 1} for {role!r}; there are {len(cells)}.")
     return chosen, header
 
 
 def without_header(block: LineBlock) -> LineBlock:
-    """The block after its header, which is one line: quoted line breaks in column names are not for us."""
+    """Return the block without its header, which must be one line: column names cannot contain line breaks."""
     return LineBlock(block.path, block.data.partition(b"\n")[2], block.first_line + 1)
-
-
-def read_json_lines(path: Path, wanted: Wanted) -> Iterator[tuple[pl.DataFrame, str]]:
-    roles = {role: column or role for role, column in wanted.items()}
-    for block in line_blocks(path):
-        block.explain_encoding()
-        schema = dict.fromkeys(roles.values(), pl.String)
-        try:
-            frame = pl.read_ndjson(block.data, schema=schema)
-        except pl.exceptions.PolarsError as error:
-            explain_json(block, roles)
-            raise FnftgError(f"{block.place} and below cannot be read as JSON lines: {error}.") from error
-        frame = frame.select(pl.col(column).alias(role) for role, column in roles.items())
-        needed = [role for role in roles if role not in OPTIONAL | {"text"}]
-        if sum(frame[role].null_count() for role in needed):
-            explain_json(block, roles)
-        yield drop_unused(frame), block.place
-
-
-def explain_json(block: LineBlock, roles: dict[str, str]) -> None:
-    """Raises for the first line that is not an object with the columns that we need."""
-    for line, content in block.lines():
-        if not content.strip():
-            continue
-        place = f"{block.path}, line {line}"
-        try:
-            value = json.loads(content)
-        except ValueError as error:
-            raise FnftgError(f"{place}: not JSON ({error}); fix the line.") from error
-        if not isinstance(value, dict):
-            raise FnftgError(f"{place}: not a JSON object; fix the line.")
-        for role, key in roles.items():
-            if role not in OPTIONAL | {"text"} and value.get(key) in (None, ""):
-                raise FnftgError(f"{place}: no {key!r} in the object; fix the line, or name the key with --{role}.")
-
-
-def read_parquet(path: Path, wanted: Wanted) -> Iterator[tuple[pl.DataFrame, str]]:
-    try:
-        columns = pl.scan_parquet(path).collect_schema()
-        roles = {role: column or role for role, column in wanted.items()}
-        for role, column in list(roles.items()):
-            if column in columns:
-                continue
-            if role not in OPTIONAL or wanted[role] is not None:
-                raise FnftgError(f"{path}: no column {column!r}; it has {', '.join(columns)}; name it with --{role}.")
-            del roles[role]
-        selected = pl.scan_parquet(path).select(
-            pl.col(column).cast(pl.String).alias(role) for role, column in roles.items()
-        )
-        start = 0
-        for frame in selected.collect_batches(chunk_size=ROWS, maintain_order=True):
-            place = f"{path}, row {start + 1}"
-            for role, column in roles.items():
-                if role not in OPTIONAL | {"text"} and frame[role].null_count():
-                    row = start + int(frame[role].is_null().arg_max() or 0) + 1
-                    raise FnftgError(f"{path}, row {row}: column {column!r} is empty; fix the row.")
-            yield frame, place
-            start += len(frame)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise FnftgError(f"{path} cannot be read as Parquet: {error}.") from error
-    if not start:
-        raise FnftgError(f"{path} is empty: nothing to import.")
-
-
-def drop_unused(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without an optional column that no row of the block fills."""
-    return frame.drop([role for role in OPTIONAL & set(frame.columns) if frame[role].null_count() == len(frame)])
 
 
 # Writing
 
 
 def write(graph: KnowledgeGraph, folder: Path, format: str) -> None:
-    """triples.EXT with a column for the split, entities.EXT, relations.EXT."""
+    """Write triples.EXT with a column `split`, entities.EXT and relations.EXT."""
     suffix = FORMATS[format].suffixes[0]
     triples = (frame.with_columns(pl.lit(split).alias("split")) for split, frame in triple_frames(graph))
     write_table(folder / f"triples{suffix}", format, triples)

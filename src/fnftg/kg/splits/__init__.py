@@ -1,1 +1,1 @@
-"""Splits that hold something back: entities (inductive), relations (FIR), or some edges of new entities (support)."""
+"""Splits that hold out entities (inductive), relations (FIR), or some edges of new entities (support)."""

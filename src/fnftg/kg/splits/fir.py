@@ -1,6 +1,6 @@
-"""Fully inductive relations (FIR), as in the paper: the rarest relations leave the training graph.
+"""Fully inductive relations (FIR), as in the paper: the rarest relations are removed from train.
 
-val and test stay as they are, so that a model trained on the rest can be asked for relations that it never saw.
+val and test do not change, so they contain relations that the model has not seen in training.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ from fnftg.kg.strings import as_series
 
 
 def fir_split(graph: AnyGraph, share: float = 0.1, cross: bool = False) -> AnyGraph:
-    """Removes the least frequent relations while they make up at most `share` of the triples in train.
+    """Remove the rarest relations from train, as long as they have at most `share` of its triples.
 
-    "Until 10 % of edges have been removed" can also mean the first relation that crosses the share: `cross`.
+    Args:
+        graph: the graph to split.
+        share: largest share of the triples to remove.
+        cross: also remove the relation that crosses the share. The paper's "until 10 % of edges have been removed" can
+            mean either.
+
+    Raises:
+        FnftgError: if no relation, or every relation, would be removed.
     """
     if not 0 < share < 1:
-        raise FnftgError(f"The share is {share}: it must lie between 0 and 1.")
+        raise FnftgError(f"The share is {share}: it must be between 0 and 1.")
     train = graph.triples("train")
     counts = np.bincount(train[:, 1], minlength=len(graph.relations))
-    by_id = sorted_rows(as_series(graph.relations.ids))  # so that ties do not depend on the order of the source
+    by_id = sorted_rows(as_series(graph.relations.ids))  # makes ties independent of the source's order
     rarest = by_id[np.argsort(counts[by_id], kind="stable")]
     rarest = rarest[counts[rarest] > 0]
     removed_edges = np.cumsum(counts[rarest])

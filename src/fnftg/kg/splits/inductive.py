@@ -1,8 +1,8 @@
-"""The inductive split of BLP (Daza et al., 2021): val and test hold entities that train never saw.
+"""The inductive split of BLP (Daza et al., 2021): val and test have entities that are not in train.
 
-Entities are drawn at random and removed, test entities first. One is removed only if each of its neighbours has more
-than two neighbours before (so that none is left alone) and every relation keeps at least `min_edges` triples in train.
-An entity's triples leave with it: a test triple may end in a val entity, but no val triple in a test entity.
+Entities are drawn at random and removed, test entities first. An entity is removed only if each of its neighbours has
+more than two neighbours (so that none becomes isolated) and every relation keeps at least `min_edges` triples in train.
+The triples of an entity move with it: a test triple may have a val entity, but no val triple has a test entity.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def inductive_split(
     min_edges: int = 100,
     types: Int32Array | None = None,
 ) -> AnyGraph:
-    """Draws a share `test`, then a share `val` of the entities; `types` (one an entity) keep their proportions."""
+    """Hold out a share `test`, then a share `val` of the entities. See `KnowledgeGraph.split_inductive`."""
     if not (val >= 0 and test >= 0 and 0 < val + test < 1):
         raise FnftgError(
             f"The shares of val ({val}) and test ({test}) must not be negative and must add up to less than 1."
         )
     if min_edges < 0:
-        raise FnftgError(f"min-edges is {min_edges}: it must not be negative.")
+        raise FnftgError(f"--min-edges is {min_edges}: it must not be negative.")
     triples = distinct(graph.all_triples())
     present = np.unique(triples[:, [0, 2]])
     wanted = {TEST: int(len(present) * test), VAL: int(len(present) * val)}
@@ -43,8 +43,8 @@ def inductive_split(
     assigned = draw(triples, len(graph.entities), len(graph.relations), order, wanted[TEST], wanted[VAL], min_edges)
     if not (assigned != TRAIN).any():
         raise FnftgError(
-            "No entity can be held back: each has a neighbour that would be left alone, or a relation with no more "
-            f"than {min_edges} triples; try a lower --min-edges."
+            "No entity can be held out: each has a neighbour that would become isolated, or a relation with at most "
+            f"{min_edges} triples; try a lower --min-edges."
         )
     left = np.unique(triples[assigned == TRAIN][:, [0, 2]])
     splits = {name: triples[assigned == part] for part, name in ((TRAIN, "train"), (VAL, "val"), (TEST, "test"))}
@@ -54,12 +54,12 @@ def inductive_split(
 
 
 def distinct(triples: Triples) -> Triples:
-    """Each triple once, in the order of first appearance."""
+    """Return the distinct triples in order of first appearance."""
     return pl.DataFrame(triples, orient="row").unique(maintain_order=True).to_numpy()
 
 
 def drawing_order(present: Int32Array, seed: int, types: Int32Array | None) -> Int64Array:
-    """The entities in random order; with types, any stretch of it has about the proportions of the whole."""
+    """Return the entities in random order. With types, every section of the order has about the same proportions."""
     random = np.random.default_rng(seed)
     order = random.permutation(present).astype(np.int64)
     if types is None:
@@ -67,7 +67,7 @@ def drawing_order(present: Int32Array, seed: int, types: Int32Array | None) -> I
     of_type = types[order]
     by_type = np.argsort(of_type, kind="stable")
     counts = np.bincount(of_type[by_type])
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)  # (entities,) within the type
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)  # (entities,): rank within the type
     position = (rank + random.random(len(order))) / np.repeat(counts, counts)
     return order[by_type[np.argsort(position)]]
 
@@ -75,14 +75,14 @@ def drawing_order(present: Int32Array, seed: int, types: Int32Array | None) -> I
 def draw(
     triples: Triples, entities: int, relations: int, order: Int64Array, test: int, val: int, min_edges: int
 ) -> npt.NDArray[np.int8]:
-    """The split of each triple."""
+    """Return the split of each triple."""
     heads, tails = triples[:, 0].astype(np.int64), triples[:, 2].astype(np.int64)
     self_loops = heads == tails
-    # Edges of each entity, a self-loop once.
+    # Edges of each entity; a self-loop counts once.
     ends = np.concatenate([heads, tails[~self_loops]])
     edges = np.concatenate([np.arange(len(triples)), np.flatnonzero(~self_loops)])
     edge_starts, edges = grouped(ends, edges, entities)
-    # Distinct neighbours of each entity; one with a self-loop is its own.
+    # Distinct neighbours of each entity; an entity with a self-loop is its own neighbour.
     pairs = np.sort(np.concatenate([heads * entities + tails, tails * entities + heads]))
     pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])] if len(pairs) else pairs
     owners, neighbours = np.divmod(pairs, entities)
@@ -95,7 +95,7 @@ def draw(
 
 
 def grouped(owners: Int64Array, values: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
-    """Values by owner: those of owner i stand at starts[i] to starts[i + 1]."""
+    """Group values by owner. Returns (starts, values); those of owner i are values[starts[i] : starts[i + 1]]."""
     starts = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(owners, minlength=count), out=starts[1:])
     return starts, values[np.argsort(owners, kind="stable")]
@@ -109,9 +109,8 @@ def _draw(  # type: ignore[no-untyped-def]
     alive = np.ones(len(edge_starts) - 1, np.bool_)
     degree = np.diff(neighbour_starts)  # distinct neighbours that are alive
     removed, before = 0, -1
-    while (
-        removed < test + val and removed != before
-    ):  # what a neighbour blocked may be free once that neighbour is gone
+    # An entity that a neighbour blocks may be removed in a later pass, after that neighbour.
+    while removed < test + val and removed != before:
         before = removed
         for entity in order:
             if removed == test + val:

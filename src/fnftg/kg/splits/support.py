@@ -1,4 +1,4 @@
-"""Support and query: part of the edges of each new entity becomes visible, the rest is asked for."""
+"""Support split: some edges of each new entity become visible, the others remain queries."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from fnftg.kg.graph_data import STANDARD_SPLITS, AnyGraph, Triples
 
 
 def support_split(graph: AnyGraph, share: float = 0.5, seed: int = 0) -> AnyGraph:
-    """Moves a share of the edges of each entity that train lacks from val to val-support and from test to test-support.
+    """Move a share of the edges of each new entity from val to val-support and from test to test-support.
 
-    An edge between two new entities counts for one of them, drawn at random. An entity with two edges or more gets at
-    least one visible edge and keeps at least one query; the only edge of an entity stays a query.
+    New entities are those that are not in train. An edge between two new entities counts for one of them, drawn at
+    random. An entity with two or more edges gets at least one visible edge and keeps at least one query. The only edge
+    of an entity remains a query.
     """
     if not 0 < share < 1:
         raise FnftgError(f"The share is {share}: it must lie between 0 and 1.")
@@ -25,12 +26,12 @@ def support_split(graph: AnyGraph, share: float = 0.5, seed: int = 0) -> AnyGrap
             support = support_edges(triples, known, share, np.random.default_rng([seed, position]))
             splits |= {split: triples[~support], f"{split}-support": triples[support]}
     if not any(split.endswith("-support") and len(triples) for split, triples in splits.items()):
-        raise FnftgError("No new entity has two edges in val or test: there is nothing to make visible.")
+        raise FnftgError("No new entity has two or more edges in val or test: there are no edges to make visible.")
     return graph.with_splits(splits, {"split": "support", "share": share, "seed": seed})
 
 
 def support_edges(triples: Triples, known: BoolArray, share: float, random: np.random.Generator) -> BoolArray:
-    """Which triples become visible; triples between known entities stay queries."""
+    """Return which triples become visible. Triples between known entities remain queries."""
     head_new, tail_new = ~known[triples[:, 0]], ~known[triples[:, 2]]
     head_owns = head_new & (~tail_new | (random.random(len(triples)) < 0.5))
     owner = np.where(head_owns, triples[:, 0], triples[:, 2])

@@ -1,4 +1,4 @@
-"""Arguments that several commands of this room share."""
+"""Arguments shared by several prediction commands."""
 
 from __future__ import annotations
 
@@ -14,29 +14,37 @@ if TYPE_CHECKING:
 
 
 def add_run(parser: ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run, or of a model (then with --graph)")
-    parser.add_argument("--graph", help=f"instead of the run's own, updated or not: {GRAPH_HELP}")
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="the folder of a run, or of a model (which needs --graph)"
+    )
+    parser.add_argument("--graph", help=f"predict on this graph instead of the run's own: {GRAPH_HELP}")
 
 
 def add_new(parser: ArgumentParser, place: str) -> None:
-    """A new entity and a new relation, described in words."""
-    parser.add_argument("--text", help=f"an entity that the graph does not have, in place of {place}")
+    """Add the options that describe a new entity and a new relation."""
+    parser.add_argument("--text", help=f"the description of a new entity, instead of {place}")
     parser.add_argument(
-        "--edge", action="append", default=[], metavar="RELATION=ENTITY", help="an edge of the new entity; repeatable"
+        "--edge",
+        action="append",
+        default=[],
+        metavar="RELATION=ENTITY",
+        help="an outgoing edge of the new entity; repeatable",
     )
     parser.add_argument(
         "--edge-from",
         action="append",
         default=[],
         metavar="ENTITY=RELATION",
-        help="an edge that leads to it; repeatable",
+        help="an incoming edge of the new entity; repeatable",
     )
-    parser.add_argument("--id", help="the new entity's id")
-    parser.add_argument("--relation-text", metavar="TEXT", help="a relation that the graph does not have")
+    parser.add_argument("--id", help="the id of the new entity")
+    parser.add_argument(
+        "--relation-text", metavar="TEXT", help="the description of a new relation, instead of its name"
+    )
 
 
 def new_entity(chosen: Any) -> NewEntity | None:
-    """The one that --text and its edges describe."""
+    """Return the new entity that --text and its edges describe, if any."""
     from fnftg.predict.questions import NewEntity
 
     if chosen.text is None:
@@ -44,7 +52,7 @@ def new_entity(chosen: Any) -> NewEntity | None:
             options = (
                 "--edge, --edge-from, --id and --save" if hasattr(chosen, "save") else "--edge, --edge-from and --id"
             )
-            raise FnftgError(f"{options} are for a new entity: describe it with --text.")
+            raise FnftgError(f"{options} need a new entity: describe it with --text.")
         return None
     edges = [split_edge(edge, "--edge", "RELATION=ENTITY") for edge in chosen.edge]
     incoming = [split_edge(edge, "--edge-from", "ENTITY=RELATION")[::-1] for edge in chosen.edge_from]
@@ -52,8 +60,8 @@ def new_entity(chosen: Any) -> NewEntity | None:
 
 
 def split_edge(edge: str, option: str, form: str) -> tuple[str, str]:
-    """At the equals sign; one in a relation's name is not expected, one in an entity's may be."""
+    """Split an edge at the equals sign. The entity may contain further equals signs, the relation may not."""
     first, sign, second = edge.partition("=") if option == "--edge" else edge.rpartition("=")
     if not sign or not first.strip() or not second.strip():
-        raise FnftgError(f"{option} {shortened(edge)} is no edge: write {form}.")
+        raise FnftgError(f"{option} {shortened(edge)} is not an edge: write {form}.")
     return first.strip(), second.strip()

@@ -1,4 +1,4 @@
-"""`fnftg embed`."""
+"""`fnftg embed`: export the entity embeddings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ def embed(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg embed animals-run -o projector --projector",
     )
     add_run(parser)
-    add_output(parser, "FILE", "ends in .safetensors, .npz, .parquet, .tsv, .w2v or .txt (word2vec's text format)")
-    parser.add_argument("--projector", action="store_true", help="write a folder for TensorBoard's projector instead")
+    add_output(
+        parser, "FILE", "the file to write: .safetensors, .npz, .parquet, .tsv, .w2v or .txt (word2vec text format)"
+    )
+    parser.add_argument(
+        "--projector", action="store_true", help="write a folder for TensorBoard's embedding projector instead"
+    )
     add_json(parser)
     chosen = parser.parse_args(arguments)
     from fnftg.errors import FnftgError
@@ -28,11 +32,11 @@ def embed(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
     path: Path = chosen.output
     if not chosen.projector and path.suffix.lower() not in FORMATS:
-        raise FnftgError(f"{path} has no format that is known: end its name in {', '.join(FORMATS)}.")
+        raise FnftgError(f"{path} has an unknown format: use one of the extensions {', '.join(FORMATS)}.")
     predictor = load(chosen.run, chosen.graph)
     (write_projector if chosen.projector else write_embeddings)(predictor.graph, predictor.table, path, chosen.force)
     entities, width = predictor.table.shape
     if chosen.json:
         print_json({"output": str(path), "entities": entities, "width": width})
     else:
-        log(f"The vectors of {entities:,} entities, {width} numbers each, are in {path}.")
+        log(f"Saved the embeddings of {entities:,} entities ({width} dimensions) to {path}.")

@@ -1,4 +1,4 @@
-"""`fnftg predict`."""
+"""`fnftg predict`: predict heads, tails or relations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
     from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 
-BLOCK = 256  # lines of a batch that are answered together
+BLOCK = 256  # lines of a batch answered together
 SHOWN = 60  # characters of a text in a table
 ASKED = ("tails", "heads", "relations")
 
@@ -35,21 +35,25 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         'fnftg predict animals-run --head fox --relation-text "is the natural predator of"',
         "fnftg predict animals-run --batch questions.jsonl > answers.jsonl",
     ) + (
-        '\n\na line of a batch: {"head": "dog", "relation": "hypernym"}; a new entity is'
-        ' {"text": "…", "edges": [["hypernym", "dog"]], "incoming": [], "id": "…"}, a new relation {"text": "…"}'
+        '\n\na line of a batch file: {"head": "dog", "relation": "hypernym"}; new entities are written as'
+        ' {"text": "…", "edges": [["hypernym", "dog"]], "incoming": [], "id": "…"}, new relations as {"text": "…"}'
     )
     add_run(parser)
-    parser.add_argument("--head", help="an entity, by its id or name")
-    parser.add_argument("--relation", help="a relation, by its id or name")
-    parser.add_argument("--tail", help="an entity, by its id or name")
+    parser.add_argument("--head", help="an entity, by id or name")
+    parser.add_argument("--relation", help="a relation, by id or name")
+    parser.add_argument("--tail", help="an entity, by id or name")
     add_new(parser, "--head or --tail")
-    parser.add_argument("--ask", choices=ASKED, help="what is asked for (default: what is not given)")
-    parser.add_argument("-k", type=int, default=10, help="how many answers (default: 10)")
-    parser.add_argument("--known", action="store_true", help="keep known links among the answers, and mark them")
-    parser.add_argument("--reasons", action="store_true", help="say why the best answer is one, in a few lines")
-    parser.add_argument("--index", choices=("hnsw",), help="search nearly all in milliseconds; built on first use")
-    parser.add_argument("--batch", metavar="FILE", help="one question a line, as JSON; - is standard input")
-    parser.add_argument("--save", type=Path, metavar="STORE", help="write the graph with the new entity as a new store")
+    parser.add_argument("--ask", choices=ASKED, help="what to predict (default: the part that is not given)")
+    parser.add_argument("-k", type=int, default=10, help="number of answers (default: 10)")
+    parser.add_argument("--known", action="store_true", help="keep known triples among the answers, and mark them")
+    parser.add_argument("--reasons", action="store_true", help="explain the best answer in a few lines")
+    parser.add_argument(
+        "--index", choices=("hnsw",), help="approximate search in milliseconds; the index is built on first use"
+    )
+    parser.add_argument(
+        "--batch", metavar="FILE", help="a file with one question per line, as JSON; - for standard input"
+    )
+    parser.add_argument("--save", type=Path, metavar="STORE", help="save the graph with the new entity as a new store")
     add_json(parser)
     chosen = parser.parse_args(arguments)
     from fnftg.predict.predictor import load
@@ -63,7 +67,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         predictor = predictor.indexed()
         assert predictor.index is not None
         recall, questions = predictor.index.recall, predictor.index.queries
-        log(f"The index finds {recall:.1%} of the ten best, measured on {questions} questions.")
+        log(f"The index finds {recall:.1%} of the ten best answers, measured on {questions} questions.")
     if lines:
         answer_batch(predictor, lines, chosen)
     elif question is not None:
@@ -75,7 +79,7 @@ def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
     if chosen.save:
         new = [part for part in (question.head, question.tail) if not isinstance(part, (str, int, type(None)))]
         predictor.add(*new).save(chosen.save)
-        log(f"The graph with the new entity is {chosen.save}.")
+        log(f"Saved the graph with the new entity to {chosen.save}.")
     reasons = best_reasons(predictor, question, answers) if chosen.reasons else None
     if chosen.json:
         found = {"question": as_words(question), "answers": [answer.as_dict() for answer in answers]}
@@ -87,7 +91,7 @@ def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
 
 
 def best_reasons(predictor: Predictor, question: Question, answers: list[Answer]) -> Explanation | None:
-    """For the first answer that is no new entity itself."""
+    """Explain the best answer that is not a new entity."""
     place = next(name for name in ("head", "relation", "tail") if getattr(question, name) is None)
     vocabulary = predictor.graph.relations if place == "relation" else predictor.graph.entities
     ids = [answer.id for answer in answers if vocabulary.find(answer.id) is not None]
@@ -111,12 +115,12 @@ def print_answers(question: Question, answers: list[Answer]) -> None:
     parts = [
         shortened(str(words[part]), 60).strip("'\"") if words[part] else "?" for part in ("head", "relation", "tail")
     ]
-    note = None if likely else "Scores only rank: fnftg calibrate gives them probabilities."
-    print_table(" — ".join(parts), columns, rows, note if answers else "No answers: all candidates are known links.")
+    note = None if likely else "Scores are not probabilities: run fnftg calibrate to get them."
+    print_table(" — ".join(parts), columns, rows, note if answers else "No answers: all candidates are known triples.")
 
 
 def answer_batch(predictor: Predictor, lines: Iterator[tuple[str, str]], chosen: Any) -> None:
-    """One JSON answer a line, in the order of the questions."""
+    """Print one JSON answer per line, in the order of the questions."""
     from fnftg.predict.entity_linking import resolved
     from fnftg.predict.inference import answered
     from fnftg.predict.questions import ResolvedQuery
@@ -127,7 +131,7 @@ def answer_batch(predictor: Predictor, lines: Iterator[tuple[str, str]], chosen:
         found = answered(predictor, [asked for _, asked in waiting], chosen.k, chosen.known)
         for (question, _), answers in zip(waiting, found, strict=True):
             line = {"question": as_words(question), "answers": [answer.as_dict() for answer in answers]}
-            print(json.dumps(line, ensure_ascii=False))
+            print_json(line, indent=None)
         sys.stdout.flush()
         waiting.clear()
 
@@ -142,21 +146,21 @@ def answer_batch(predictor: Predictor, lines: Iterator[tuple[str, str]], chosen:
     answer()
 
 
-# What is asked
+# Parsing
 
 
 def asked_for(chosen: Any) -> Question:
-    """The question that the options make."""
+    """Build the question from the options."""
     from fnftg.predict.questions import Question, Relation
 
     if chosen.relation and chosen.relation_text is not None:
-        raise FnftgError("--relation and --relation-text name two relations: give one of them.")
+        raise FnftgError("--relation and --relation-text exclude each other: give one of them.")
     relation: Any = chosen.relation if chosen.relation_text is None else Relation(chosen.relation_text)
     head, tail = chosen.head, chosen.tail
     new = new_entity(chosen)
     if new is not None:
         if head is not None and tail is not None:
-            raise FnftgError("--text is a third entity beside --head and --tail: leave one of them out.")
+            raise FnftgError("--text adds a third entity to --head and --tail: leave out one of them.")
         if head is not None or (chosen.ask == "heads" and tail is None):
             tail = new
         else:
@@ -164,24 +168,28 @@ def asked_for(chosen: Any) -> Question:
     given = {"head": head, "relation": relation, "tail": tail}
     if list(given.values()).count(None) != 1:
         raise FnftgError(
-            "Give two of --head, --relation and --tail (or --text, --relation-text); the third is asked for."
+            "Give two of --head, --relation and --tail (or --text, --relation-text); the third is predicted."
         )
     missing = {"head": "heads", "relation": "relations", "tail": "tails"}[
         next(k for k, v in given.items() if v is None)
     ]
     if chosen.ask not in (None, missing):
-        raise FnftgError(f"--ask {chosen.ask} does not fit what is given: that asks for {missing}.")
+        raise FnftgError(
+            f"--ask {chosen.ask} does not match the other options, which ask for {missing}: leave out --ask."
+        )
     return Question(**given)
 
 
 def open_batch(chosen: Any) -> Iterator[tuple[str, str]] | None:
-    """The lines that are not blank, each with its place; None where one question is asked."""
+    """Return the non-blank lines of the batch with their positions, or None if there is a single question."""
     if chosen.batch is None:
         return None
     single = ("head", "relation", "tail", "text", "relation_text", "id", "save", "ask")
     several = (chosen.edge, chosen.edge_from, chosen.reasons)
     if any(getattr(chosen, name) is not None for name in single) or any(several):
-        raise FnftgError("--batch has all questions in its file: give no other question, nor --reasons, beside it.")
+        raise FnftgError(
+            "--batch reads all questions from its file: leave out --reasons and the options of a single question."
+        )
     if chosen.batch != "-" and not Path(chosen.batch).is_file():
         raise FnftgError(f"{chosen.batch} is not a file: check the path.")
     return batch_lines(chosen.batch)
@@ -196,7 +204,7 @@ def batch_lines(name: str) -> Iterator[tuple[str, str]]:
             try:
                 text = line.decode().strip()
             except UnicodeDecodeError as error:
-                raise FnftgError(f"{place}: this is not UTF-8; convert the file.") from error
+                raise FnftgError(f"{place}: the line is not UTF-8; convert the file.") from error
             if text:
                 yield place, text
 
@@ -208,26 +216,28 @@ def read_question(line: str) -> Question:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise FnftgError(
-            f"this is not JSON ({error})." if isinstance(error, ValueError) else "nested too deep."
+            f"the line is not JSON ({error})." if isinstance(error, ValueError) else "nested too deep."
         ) from error
     if not isinstance(value, dict) or not set(value) <= {"head", "relation", "tail"}:
-        raise FnftgError('a question is {"head": …, "relation": …, "tail": …} without the part that is asked for.')
+        raise FnftgError('a question is {"head": …, "relation": …, "tail": …} without the part to predict.')
     return Question(entity(value.get("head")), relation(value.get("relation")), entity(value.get("tail")))
 
 
 def entity(value: Any) -> str | int | NewEntity | None:
-    """A name, a row, or a new entity as an object."""
+    """Parse an id, a name, a row, or a new entity as an object."""
     from fnftg.predict.questions import NewEntity
 
     if value is None or (isinstance(value, (str, int)) and not isinstance(value, bool)):
         return value
     if not isinstance(value, dict) or not set(value) <= {"text", "edges", "incoming", "id"}:
-        raise FnftgError(f"{shortened(json.dumps(value))} is no entity: give an id, a name or an object with a text.")
+        raise FnftgError(
+            f"{shortened(json.dumps(value))} is not an entity: give an id, a name or an object with a text."
+        )
 
     def edges(name: str) -> list[tuple[Any, Any]]:
         found = value.get(name, [])
         if not isinstance(found, list) or not all(isinstance(edge, list) and len(edge) == 2 for edge in found):
-            raise FnftgError(f'"{name}" must be a list of pairs, relation and entity.')
+            raise FnftgError(f'"{name}" must be a list of [relation, entity] pairs.')
         return [(relation(edge[0]), entity(edge[1])) for edge in found]
 
     return NewEntity(value.get("text", ""), edges("edges"), edges("incoming"), value.get("id"))
@@ -239,11 +249,13 @@ def relation(value: Any) -> str | int | Relation | None:
     if value is None or (isinstance(value, (str, int)) and not isinstance(value, bool)):
         return value
     if not isinstance(value, dict) or set(value) != {"text"}:
-        raise FnftgError(f"{shortened(json.dumps(value))} is no relation: give an id, a name or an object with a text.")
+        raise FnftgError(
+            f"{shortened(json.dumps(value))} is not a relation: give an id, a name or an object with a text."
+        )
     return Relation(value["text"])
 
 
 def as_words(question: Question) -> dict[str, Any]:
-    """The question as it was asked, new entities and relations by their texts."""
+    """Return the question as given, with the texts of new entities and relations."""
     parts = {"head": question.head, "relation": question.relation, "tail": question.tail}
     return {name: getattr(part, "text", part) for name, part in parts.items()}

@@ -1,4 +1,4 @@
-"""`fnftg update`."""
+"""`fnftg update`: add entities and triples to the graph of a run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,27 @@ def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg update animals-run --triples new.tsv --texts new.txt --relation-texts relations.txt -o animals-2",
     )
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a run")
-    parser.add_argument("--triples", type=Path, metavar="FILE", help="lines of head, relation and tail, with tabs")
-    parser.add_argument("--texts", type=Path, metavar="FILE", help="lines of id and text: the entities that are new")
-    parser.add_argument("--relation-texts", type=Path, metavar="FILE", help="the same for new relations")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="STORE", help="where the grown graph goes (default: into the run's folder)"
+        "--triples",
+        type=Path,
+        metavar="FILE",
+        help="new triples: head, relation and tail on each line, separated by tabs",
+    )
+    parser.add_argument(
+        "--texts", type=Path, metavar="FILE", help="new entities: id and text on each line, separated by a tab"
+    )
+    parser.add_argument(
+        "--relation-texts",
+        type=Path,
+        metavar="FILE",
+        help="new relations: id and text on each line, separated by a tab",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="STORE",
+        help="where to write the extended graph (default: the run's folder)",
     )
     parser.add_argument("--force", action="store_true", help="replace STORE if it exists, in one step")
     add_json(parser)
@@ -32,12 +48,16 @@ def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     )
     recall = None if done.index is None else done.index.recall
     if chosen.json:
-        counts = {name: getattr(done, name) for name in ("entities", "relations", "triples", "embedded")}
+        counts = {name: getattr(done, name) for name in ("entities", "relations", "triples", "known", "embedded")}
         print_json({"graph": str(done.store), **counts, "index_recall": recall})
+        return
+    known = f" {done.known:,} triples were already in the graph." if done.known else ""
+    if not done.entities and not done.relations and not done.triples:
+        log(f"Nothing is new, and nothing was changed.{known}")
         return
     log(
         f"Added {done.entities:,} entities, {done.relations:,} relations and {done.triples:,} triples, and embedded "
-        f"{done.embedded:,} entities; the graph is {done.store}, and {chosen.run} now answers from it."
+        f"{done.embedded:,} entities. {chosen.run} now uses the graph {done.store}.{known}"
     )
     if recall is not None:
-        log(f"The index finds {recall:.1%} of the ten best.")
+        log(f"The index finds {recall:.1%} of the ten best answers.")

@@ -1,4 +1,4 @@
-// The question (relation, direction, known links or not) and its ranked answers. Used for known and for new entities.
+// The query form (relation, direction, known links) and the ranked answers, for known and new entities.
 
 import { aborted } from "./api.js";
 import { ALL, MOST_RELATIONS, ask, merged } from "./queries.js";
@@ -11,19 +11,19 @@ import { entityLink } from "./route.js";
 import { empty, failure, skeleton } from "./states.js";
 import { counted, cut, decimal, number, percent, rest, spoken } from "./words.js";
 
-const STEPS = [10, 30, 100]; // answers shown, more at each press
-const IN_GROUPS = 3; // answers of each relation, where they cannot be compared
-const GROUPS = 12; // relations up to which each has a list of its own unless one list is chosen
+const STEPS = [10, 30, 100]; // number of answers; "Show more" goes to the next
+const IN_GROUPS = 3; // answers per relation when grouped by relation
+const GROUPS = 12; // answers are grouped by default up to this number of relations
 
 /**
- * `graph` is {relations, relationName, calibrated}. `onchange(part, replace)` is told a part of the route that the
- * reader changed, `onwhy(answer)` which reasons to show, `onproblem(error)` may show a 422 beside a field (then true).
+ * `graph` is {relations, relationName, calibrated}. `onchange(part, replace)` gets the changed part of the route,
+ * `onwhy(answer)` the answer to explain. `onproblem(error)` returns true if it shows a 422 error beside a field.
  */
 export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () => false }) {
   const newest = latest();
   let state = null;
   let step = 0;
-  let shown = ""; // the question whose answers are on the page
+  let shown = ""; // the query whose answers are on the page
 
   const relation = combobox({
     label: "Relation",
@@ -45,7 +45,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     return { way, input, words: h("span", {}) };
   });
   const results = h("div", { class: "results" });
-  const spokenSummary = h("p", { class: "unseen", role: "status" }); // a whole list would be too much to hear
+  const spokenSummary = h("p", { class: "unseen", role: "status" }); // for screen readers, instead of the whole list
   const copying = elsewhere();
   const element = h(
     "section",
@@ -68,7 +68,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     copying.element,
   );
 
-  /** The relations to ask about, ids or {text}. */
+  /** Return the relations of the query, as ids or {text}. */
   function asked() {
     if (state.words) return [{ text: state.words }];
     if (state.relation !== ALL) return [state.relation];
@@ -79,7 +79,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
   const inGroups = () => isAll() && (!graph.calibrated || state.list === "groups");
   const wanted = () => (inGroups() ? [IN_GROUPS, ...STEPS][step] : STEPS[step]);
 
-  /** {subject, name, relation, words, direction, known, list}; subject null: there is nothing to ask about yet. */
+  /** Show {subject, name, relation, words, direction, known, list}; a null subject means that there is no query yet. */
   function show(next, waiting) {
     const usualList = graph.relations.length <= GROUPS ? "groups" : "one";
     state = { ...next, list: next.list || usualList };
@@ -128,7 +128,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     else results.replaceChildren(skeleton(8, "rows"));
     const progress = (found) => {
       if (signal.aborted) return;
-      if (found.length < relations.length && found.length % 96) return; // not too often
+      if (found.length < relations.length && found.length % 96) return; // repaint less often
       paint(found, relations.length);
     };
     try {
@@ -136,7 +136,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       onproblem(null);
     } catch (error) {
       if (aborted(error) || signal.aborted) return;
-      shown = ""; // may be asked again
+      shown = ""; // allow a retry
       results.removeAttribute("aria-busy");
       if (error.status === 422 && /(^|\.)relation(\.|$)/.test(error.field ?? "")) relation.complain(error.message);
       const marked = onproblem(error);
@@ -155,8 +155,8 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       parts.push(
         empty(
           "No new answers",
-          "Every candidate is a known triple. ",
-          "Turn on known links to see them.",
+          "Every candidate is a known link. ",
+          "Turn on “Show known links” to see them.",
         ),
       );
     } else if (!isAll()) parts.push(list(found[0].answers, found[0].relation));
@@ -181,14 +181,14 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
         h(
           "p",
           { class: "remark" },
-          `Shows the ${MOST_RELATIONS} most frequent relations; choose one of the other ${number(skipped)} by name.`,
+          `These are the ${MOST_RELATIONS} most frequent relations. Choose one of the other ${number(skipped)} by name.`,
         ),
       !graph.calibrated &&
-        h("p", { class: "remark" }, "Scores are not probabilities; run ", h("code", {}, "fnftg calibrate"), " to get them."),
+        h("p", { class: "remark" }, "Scores are not probabilities. Run ", h("code", {}, "fnftg calibrate"), " to get them."),
     ].filter(Boolean);
   }
 
-  /** One list, or one of each relation: to choose where probabilities can be compared. */
+  /** Create the choice between one list and a list per relation, if the model is calibrated. */
   function lists() {
     if (!graph.calibrated) return "";
     const choice = (kind, words) =>
@@ -223,7 +223,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     );
   }
 
-  /** A ranked list; of several relations (`only` null) each answer says its own. */
+  /** Create a ranked list. If `only` is null, each answer shows its relation. */
   function list(answers, only) {
     const scores = answers.map(({ score }) => score ?? 0);
     const [best, worst] = [Math.max(...scores), Math.min(...scores)];

@@ -1,9 +1,9 @@
-// Requests to the server: JSON both ways, errors with one sentence, retries while it is busy.
+// Requests to the server, with retries while it is busy.
 
 const TRIES = 8;
 const LONGEST_WAIT = 30; // seconds
 
-/** What went wrong: `status` 0 means that no answer came at all. */
+/** An error of the server; `status` is 0 if there was no response. */
 export class ApiError extends Error {
   constructor(status, code, message, field) {
     super(message);
@@ -11,7 +11,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Told {waiting: seconds, why} while a request waits for a busy server, {waiting: 0} when that is over. */
+/** Dispatches {waiting: seconds, why} while a request waits for a busy server, then {waiting: 0}. */
 export const patience = new EventTarget();
 const tell = (detail) => patience.dispatchEvent(new CustomEvent("change", { detail }));
 

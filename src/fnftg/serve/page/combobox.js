@@ -1,12 +1,12 @@
-// A text field with a list of suggestions, as ARIA's combobox pattern has it: arrows, Enter, Escape, or the mouse.
+// A text field with suggestions that follows the ARIA combobox pattern: arrow keys, Enter, Escape, or the mouse.
 
 import { aborted } from "./api.js";
 import { debounced, freshId, h, latest } from "./dom.js";
 
 /**
- * `source(text, signal)` gives options {label, detail?, note?, value, fresh?}; `onpick(option)` is told the choice.
- * `wait`: milliseconds of silence before the source is asked. `keep`: the field keeps what was chosen; otherwise it is
- * a search field, which is empty again. `least`: characters before there are suggestions. `onempty`: it was emptied.
+ * `source(text, signal)` returns options {label, detail?, note?, value, fresh?}. `onpick(option)` gets the chosen
+ * option, and `onempty()` is called when the field is cleared. `wait`: debounce in milliseconds. `keep`: keep the
+ * choice in the field instead of clearing it. `least`: number of characters before suggestions appear.
  */
 export function combobox({
   label,
@@ -41,8 +41,8 @@ export function combobox({
   const newest = latest();
   let options = [];
   let active = -1;
-  let chosen = ""; // what the field shows for the last choice
-  let wanted = false; // Enter came before the suggestions
+  let chosen = ""; // label of the last choice
+  let wanted = false; // Enter was pressed before the suggestions arrived
 
   const isOpen = () => !list.hidden;
 
@@ -115,7 +115,7 @@ export function combobox({
         role: "option",
         "aria-selected": "false",
         class: option.fresh ? "fresh" : null,
-        onpointerdown: (event) => event.preventDefault(), // the field keeps the focus
+        onpointerdown: (event) => event.preventDefault(), // keep the focus in the field
         onpointermove: () => active !== place && activate(place),
         onclick: () => pick(option),
       },
@@ -170,7 +170,7 @@ export function combobox({
     } else input.value = chosen;
   });
 
-  /** What matches, or everything where the field only shows what was chosen before. */
+  /** Show matching options, or all options if the field shows the last choice. */
   function showAll() {
     suggest.now(keep && input.value === chosen ? "" : input.value.trim());
   }
@@ -178,13 +178,13 @@ export function combobox({
   return {
     element,
     input,
-    /** Shows a choice that was made elsewhere, unless someone is typing another one. */
+    /** Show a choice that was made elsewhere, unless the user is typing. */
     set(text) {
       chosen = text;
       if (document.activeElement !== input || !isOpen()) input.value = text;
     },
     complains: () => !problem.hidden,
-    /** One sentence beside the field, or none. */
+    /** Show an error beside the field, or clear it. */
     complain(message) {
       problem.textContent = message ?? "";
       problem.hidden = !message;
@@ -194,7 +194,7 @@ export function combobox({
   };
 }
 
-/** Options out of a list that is here already: those that begin so first, then those that have it anywhere. */
+/** Return the options that start with the text, then those that contain it. */
 export function matching(options, text) {
   const key = text.toLowerCase().replaceAll("_", " ");
   const place = (option) => option.label.toLowerCase().indexOf(key);

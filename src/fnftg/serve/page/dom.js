@@ -1,13 +1,13 @@
-// Elements from JavaScript. Strings become text nodes, never markup, so nothing that a server says can run.
+// Helpers for DOM elements. Strings become text nodes, never markup, so that server data cannot run as code.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. `on…` are listeners, `vars` are CSS variables; null, undefined and false leave one out. */
+/** Create an HTML element. `on…` are listeners, `vars` are CSS variables; null, undefined and false are skipped. */
 export function h(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Create an SVG element. */
 export function s(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -26,7 +26,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** Only the newest of several calls counts: each one aborts the signal that the last one got. */
+/** Return a function that returns an AbortSignal and aborts the previous one. */
 export function latest() {
   let current = null;
   return () => {
@@ -36,7 +36,7 @@ export function latest() {
   };
 }
 
-/** Calls once the calls have stopped for a while; `.now()` at once. */
+/** Debounce a function; `.now()` calls it immediately. */
 export function debounced(action, milliseconds) {
   let timer = 0;
   const later = (...values) => {
@@ -52,5 +52,5 @@ export function debounced(action, milliseconds) {
 }
 
 let count = 0;
-/** An id for `aria-controls` and the like. */
+/** Create a unique element id, for example for `aria-controls`. */
 export const freshId = (prefix) => `${prefix}-${++count}`;

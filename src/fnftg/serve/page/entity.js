@@ -1,4 +1,4 @@
-// An entity of the graph: its text, its links, and what the model would add.
+// The view of an entity: its text, its links and the predicted links.
 
 import { aborted, entity as fetchEntity, search } from "./api.js";
 import { answersPanel } from "./answers.js";
@@ -10,9 +10,9 @@ import { entityLink } from "./route.js";
 import { empty, failure, skeleton } from "./states.js";
 import { counted, number, spoken } from "./words.js";
 
-const EDGES = 200; // fetched; fewer are drawn
+const EDGES = 200; // edges to fetch; fewer are drawn
 
-/** {element, update(route), leave()} for "#/entity/ID". `page` is {graph, go, title, reasons}. */
+/** Create the view {element, update(route), leave()} for "#/entity/ID". `page` is {graph, go, title, reasons}. */
 export function entityView(page, first) {
   const leaving = new AbortController();
   const card = h("section", { class: "card about", "aria-busy": "true" }, skeleton(3), skeleton(6, "picture"));
@@ -21,7 +21,7 @@ export function entityView(page, first) {
 
   const panel = answersPanel({
     graph: page.graph,
-    heading: "Predict its missing links",
+    heading: "Predict missing links",
     onchange: (part, replace) => page.go({ ...route, why: "", whyrelation: "", ...part }, replace),
     onwhy: (answer) =>
       page.go({ ...route, why: answer.id, whyrelation: typeof answer.relation === "string" ? answer.relation : "" }),
@@ -59,14 +59,15 @@ export function entityView(page, first) {
     }
   }
 
-  /** No such entity: those that are called nearly so instead. */
+  /** Show entities with similar names if the entity does not exist. */
   async function lost() {
     const near = h("p", { class: "chips" });
-    const state = empty("Not in this graph", "There is no entity ", h("code", {}, first.id), ".");
+    const state = empty("Entity not found", "The graph has no entity ", h("code", {}, first.id), ".");
     page.title("Not found");
     element.className = "";
     element.replaceChildren(h("section", { class: "card" }, state, near));
     const found = await search(first.id.slice(0, 200), 6, leaving.signal).catch(() => []);
+    if (found.length) near.append(h("span", { class: "soft" }, "Did you mean"));
     near.append(...found.map(({ id, name: called }) => h("a", { class: "chip", href: entityLink(id) }, called)));
   }
 
@@ -76,13 +77,13 @@ export function entityView(page, first) {
   return { element, update, leave: () => leaving.abort() };
 }
 
-/** The relation and direction that a route asks for; "*" are all relations. */
+/** Return the relation and direction of a route; "*" means all relations. */
 export function chosen(graph, route) {
   const relation = route.relation === "*" ? "" : route.relation || usualRelation(graph);
   return { relation: route.words ? "" : relation, direction: route.direction === "heads" ? "heads" : "tails" };
 }
 
-/** The body that asks for the reasons of the answer `route.why`. */
+/** Return the request body that explains the answer `route.why`. */
 export function whyBody(route, subject, relation, direction) {
   const asked = route.words ? { text: route.words } : route.whyrelation || relation;
   return direction === "heads"
@@ -108,12 +109,12 @@ function painted(found) {
     h("h1", { tabindex: "-1" }, found.name),
     h("p", { class: "identity" }, h("code", {}, found.id), h("span", {}, counted(found.degree, "link"))),
     text(found.text),
-    rows.length ? element : h("p", { class: "remark" }, "It has no edges: the model uses its text alone."),
+    rows.length ? element : h("p", { class: "remark" }, "No links. The model uses only the text."),
     left > 0 && rows.length > 0 && h("p", { class: "remark more-links" }, `and ${number(left)} more`),
   ].filter(Boolean);
 }
 
-/** A text, folded where it is very long. */
+/** Show a text, folded if it is very long. */
 function text(words) {
   const place = h("p", { class: "description" }, words);
   if (words.length < 480) return place;

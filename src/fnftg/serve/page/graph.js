@@ -1,24 +1,24 @@
-// Ego-graphs as SVG. Neighbours stand in rows beside their centre, so that no label ever lies on a node: those that
-// point to the centre on its left, those it points to on its right. Where there is little room, all stand below it.
+// Ego-graphs as SVG. Neighbours are drawn in rows beside the centre, so that labels never overlap nodes: incoming edges
+// on the left, outgoing edges on the right. In narrow drawings, all neighbours are below the centre.
 
 import { h, s } from "./dom.js";
 import { fitted, inTwoLines, textWidth } from "./text_width.js";
 
-const ROW = 36; // pixels from one neighbour to the next
-const GAP = 10; // more between two relations
+const ROW = 36; // pixels between neighbours
+const GAP = 10; // additional pixels between relations
 const NODE = 13; // half the height of a neighbour
 const NAME = 13;
 const LABEL = 11.5;
 const CENTRE = 15; // font sizes
-const NARROW = { one: 400, both: 560, reasons: 900 }; // below these widths neighbours stand below their centre
+const NARROW = { one: 400, both: 560, reasons: 900 }; // below these widths, neighbours are drawn below the centre
 const MOST = { ego: 22, side: 11, reasons: 9 };
 
 /**
- * A row is {name, title, label, away, href?, group?, effect?, note?}: `away` if the edge leads from the centre to the
- * neighbour; `effect` from -1 to 1 gives an edge its width and colour.
+ * A row is {name, title, label, away, href?, group?, effect?, note?}. `away` means that the edge leads from the centre
+ * to the neighbour. `effect`, from -1 to 1, sets the width and colour of the edge.
  */
 
-/** An element that draws itself anew whenever its width changes. */
+/** Create an element that redraws itself when its width changes. */
 function drawing(paint, label) {
   const place = h("div", { class: "graph" });
   let width = 0;
@@ -36,7 +36,7 @@ function drawing(paint, label) {
   return place;
 }
 
-/** The ego-graph of an entity: at most 22 of its edges, some of each relation. */
+/** Draw the ego-graph of an entity, with up to 22 edges of various relations. */
 export function egoGraph(centre, rows) {
   const drawn = fairly(rows, MOST.ego);
   const sides = new Set(drawn.map((row) => row.away)).size;
@@ -46,7 +46,7 @@ export function egoGraph(centre, rows) {
   return { element: drawing(paint, `Links of ${centre.name}`), drawn: drawn.length };
 }
 
-/** Two ego-graphs face to face, with the link between them that is to be explained. */
+/** Draw two ego-graphs side by side, with the explained link between them. */
 export function reasonsGraph(query, candidate, link) {
   const [one, other] = [query, candidate].map((side) => ({ ...side, rows: side.rows.slice(0, MOST.reasons) }));
   const paint = (width) =>
@@ -55,7 +55,7 @@ export function reasonsGraph(query, candidate, link) {
   return { element: drawing(paint, label), drawn: [one.rows.length, other.rows.length] };
 }
 
-/** Of each relation in turn one edge, until there are enough; those of one relation stand together. */
+/** Select edges of each relation in turn until there are enough; group them by relation. */
 function fairly(rows, most) {
   const groups = new Map();
   for (const row of rows) {
@@ -117,7 +117,7 @@ function faceToFace(query, candidate, link, width) {
   return { shapes, height, right: width };
 }
 
-/** How a side's width is shared: a curve, a straight piece with the label on it, the neighbour. */
+/** Divide the width of a side into a curve, a straight line with the label, and the neighbour. */
 function zones(rows, room) {
   if (!rows.length) return { curve: 0, label: 0, node: 0, width: 0 };
   const curve = Math.min(Math.max(room * 0.15, 30), 64);
@@ -140,7 +140,7 @@ function heightOf(rows) {
   return rows.reduce((sum, _, place) => sum + ROW + (isNewGroup(rows, place) ? GAP : 0), 0);
 }
 
-/** Rows of neighbours on one side of a centre; `x` is the centre's edge, `way` 1 to the right and -1 to the left. */
+/** Draw the neighbours on one side of a centre; `x` is the centre's edge, `way` is 1 for right and -1 for left. */
 function fan(rows, zone, x, middle, way, centreHeight) {
   let y = middle - heightOf(rows) / 2 - ROW / 2 + 4;
   const at = (distance) => x + way * distance;
@@ -168,7 +168,7 @@ function fan(rows, zone, x, middle, way, centreHeight) {
 
 // Narrow drawings
 
-/** Each centre with its neighbours below it on a rail; a second centre hangs below the first. */
+/** Draw each centre with its neighbours below it, and a second centre below the first. */
 function below(sides, width, link) {
   const shapes = [];
   let y = 8;
@@ -227,7 +227,7 @@ function centreShape(box, x, middle, kind = "") {
   );
 }
 
-/** A neighbour; one that can be visited is a link. */
+/** Draw a neighbour, as a link if it has a page. */
 function node(row, x, y, most, fromLeft) {
   const noteWidth = row.note ? textWidth(row.note, LABEL, 600) + 10 : 0;
   const width = Math.min(nodeWidth(row), most);
@@ -255,7 +255,7 @@ function arrow(x, y, way, row) {
   });
 }
 
-/** The link that is asked about, dashed, from left to right or back. */
+/** Draw the explained link as a dashed horizontal arrow. */
 function guess(from, to, y, link) {
   const way = link.forward ? 1 : -1;
   const [tail, tip] = link.forward ? [from, to] : [to, from];
@@ -273,7 +273,7 @@ function guess(from, to, y, link) {
   );
 }
 
-/** The same downwards. */
+/** Draw the explained link as a dashed vertical arrow. */
 function fall(from, to, link, width) {
   const way = link.forward ? 1 : -1;
   const [tail, tip] = link.forward ? [from, to] : [to, from];

@@ -1,4 +1,4 @@
-// The home view: examples, and the relations of the graph.
+// The home view: examples and the relations of the graph.
 
 import { search } from "./api.js";
 import { h } from "./dom.js";
@@ -8,7 +8,7 @@ import { number, spoken } from "./words.js";
 
 const SHOWN = 12; // relations
 const EXAMPLES = 7;
-const LOOKED_AT = 100; // entities, of which the best connected are examples
+const LOOKED_AT = 100; // entities from which the best connected are chosen as examples
 
 export function homeView(page) {
   const { graph } = page;
@@ -20,12 +20,12 @@ export function homeView(page) {
     chips.replaceChildren(h("span", { class: "soft" }, title), ...links);
   };
   const lately = recent(graph);
-  if (lately.length) fill("Lately", lately);
+  if (lately.length) fill("Recent", lately);
   else
     examples(leaving.signal).then(
       (found) => found.length && fill("Try", found),
       () => {},
-    ); // a start without them is fine
+    ); // examples are optional
   const most = Math.max(...graph.relations.map(({ triples }) => triples), 1);
   const element = h(
     "div",
@@ -38,7 +38,7 @@ export function homeView(page) {
       h(
         "p",
         {},
-        "Describe an entity that is not in the graph and add edges; the predictions update as you type.",
+        "Describe an entity that is not in the graph, and add links if you like. Predictions update as you type.",
       ),
       h("span", { class: "go", "aria-hidden": "true" }, "→"),
     ),
@@ -68,7 +68,7 @@ export function homeView(page) {
   return { element, update() {}, leave: () => leaving.abort() };
 }
 
-/** Entities with many links, among the first of the alphabet. */
+/** Return the entities with the most links among the alphabetically first ones. */
 async function examples(signal) {
   const found = await search("", LOOKED_AT, signal);
   return found.sort((one, other) => other.degree - one.degree).slice(0, EXAMPLES);

@@ -1,12 +1,12 @@
-// Animates answers to their new places.
+// Animation of answers to their new positions.
 
-/** Where each answer stands, by its key. */
+/** Return the position of each answer by its key. */
 export function placesOf(results) {
   const rows = [...results.querySelectorAll(".answer")];
   return new Map(rows.map((row) => [row.dataset.key, row.getBoundingClientRect().top]));
 }
 
-/** Lets the answers that are here now come from where they stood. */
+/** Animate the answers from their old positions. */
 export function slide(results, places) {
   if (!places.size || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   for (const row of results.querySelectorAll(".answer")) {

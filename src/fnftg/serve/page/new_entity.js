@@ -1,4 +1,4 @@
-// A new entity: a text, a few links, and predictions that follow every change.
+// The view of a new entity: a description, a few links, and predictions that update with every change.
 
 import { aborted, entity as fetchEntity, search } from "./api.js";
 import { answersPanel } from "./answers.js";
@@ -11,11 +11,11 @@ import { entityLink } from "./route.js";
 import { empty } from "./states.js";
 import { cut, rest, spoken } from "./words.js";
 
-const WAIT = 300; // milliseconds without a key before the model is asked
+const WAIT = 300; // milliseconds after the last key press before a query is sent
 const MOST_EDGES = 64;
-const names = new Map(); // of entities that were chosen: id to name
+const names = new Map(); // names of the chosen entities, by id
 
-/** {element, update(route), leave()} for "#/new". */
+/** Create the view {element, update(route), leave()} for "#/new". */
 export function describeView(page, first) {
   const leaving = new AbortController();
   let route = first;
@@ -24,7 +24,7 @@ export function describeView(page, first) {
     id: "new-text",
     rows: "4",
     maxlength: "20000",
-    placeholder: "e.g. its name, then what it is: “labradoodle, a cross between a Labrador retriever and a poodle”",
+    placeholder: "Name and definition, such as “labradoodle, a cross between a Labrador retriever and a poodle”",
     oninput: () => later(),
   });
   const problem = h("p", { class: "problem", id: "new-text-problem", hidden: true });
@@ -38,7 +38,7 @@ export function describeView(page, first) {
 
   const panel = answersPanel({
     graph: page.graph,
-    heading: "Predict its links",
+    heading: "Predict links",
     onchange: (part, replace) => page.go({ ...written(), why: "", whyrelation: "", ...part }, replace),
     onwhy: (answer) =>
       page.go({
@@ -50,7 +50,7 @@ export function describeView(page, first) {
   });
   const later = debounced(() => page.go({ ...written(), why: "", whyrelation: "" }, true), WAIT);
 
-  /** The route that the form says. */
+  /** Return the route of the form's content. */
   const written = () => ({
     ...route,
     text: text.value.trim(),
@@ -61,7 +61,7 @@ export function describeView(page, first) {
 
   const complete = () => edges.filter(({ relation, entity }) => relation && entity);
 
-  /** The entity as the server reads it; null while it has no text. */
+  /** Return the entity as JSON for the server, or null if the description is empty. */
   function subject() {
     if (!text.value.trim()) return null;
     const of = (direction) =>
@@ -77,7 +77,7 @@ export function describeView(page, first) {
       text.value
         .trim()
         .split(/[,;.:(]/)[0]
-        .trim() || "the new one",
+        .trim() || "new entity",
       40,
     );
 
@@ -206,7 +206,7 @@ export function describeView(page, first) {
     later.now();
   }
 
-  /** A link of the address has ids only: their names come from the server. What it says of a prediction goes first. */
+  /** Fetch the name of an entity, since the address contains only ids. Errors of a prediction take precedence. */
   async function nameOf(id, edge) {
     try {
       if (!names.has(id)) names.set(id, (await fetchEntity(id, 0, leaving.signal)).name);
@@ -227,7 +227,7 @@ export function describeView(page, first) {
     }));
   }
 
-  /** Shows a 422 beside the field that it names; true if there is one. */
+  /** Show a 422 error beside the field that it names; return whether there is one. */
   function marked(error) {
     complain(null);
     for (const { fields } of edges) Object.values(fields).forEach((field) => field.complain(null));
@@ -256,9 +256,9 @@ export function describeView(page, first) {
       "section",
       { class: "card about" },
       h("h1", { tabindex: "-1" }, "Describe a new entity"),
-      h("p", { class: "soft" }, "Nothing is stored. The model reads the entity as if it were in the graph."),
-      h("div", { class: "field" }, h("label", { for: text.id, class: "field-name" }, "Its text"), text, problem),
-      h("div", { class: "field" }, h("span", { class: "field-name" }, "Its links"), rows, add),
+      h("p", { class: "soft" }, "Nothing is stored. The predictions are the same as if the entity were in the graph."),
+      h("div", { class: "field" }, h("label", { for: text.id, class: "field-name" }, "Description"), text, problem),
+      h("div", { class: "field" }, h("span", { class: "field-name" }, "Links"), rows, add),
       preview,
     ),
     panel.element,

@@ -1,4 +1,4 @@
-// The page: loads what every view needs, and shows the view that the address names.
+// The page: loads the model's data and shows the view of the current address.
 
 import * as api from "./api.js";
 import { combobox } from "./combobox.js";
@@ -44,7 +44,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the hash is for routes
+  event.preventDefault(); // the hash is used for routes
   place.focus();
 });
 
@@ -128,7 +128,7 @@ function lostView() {
   };
 }
 
-/** Shows another route; a step back returns to this one, unless it is replaced. */
+/** Show another route; add it to the history unless it replaces the current one. */
 function go(route, replace = false) {
   const hash = format(route);
   if (hash === (location.hash || "#/")) return render();
@@ -137,7 +137,7 @@ function go(route, replace = false) {
   render();
 }
 
-/** Closing the reasons is a step back where opening them was one forward. */
+/** Go back in the history if opening the explanation added an entry. */
 function reasonsClosed() {
   const route = parse(location.hash);
   if (!route.why) return;

@@ -2,15 +2,15 @@
 
 import { predict } from "./api.js";
 
-export const PORTION = 32; // questions in one request
-export const MOST_RELATIONS = 320; // that "all relations" asks about, the most frequent ones
+export const PORTION = 32; // queries per request
+export const MOST_RELATIONS = 320; // "all relations" means this many of the most frequent ones
 export const ALL = "";
 
-/** The parts of a triple that are given: what is asked about stands at its head, or at its tail. */
+/** Return the query for the missing end of the subject's triples. */
 export const question = (subject, relation, direction) =>
   direction === "heads" ? { relation, tail: subject } : { head: subject, relation };
 
-/** The bodies of the requests; relations are ids or {text}. */
+/** Return the request bodies; relations are ids or {text}. */
 export function bodies(subject, relations, direction, k, known) {
   const queries = relations.map((relation) => question(subject, relation, direction));
   const portions = [];
@@ -18,7 +18,7 @@ export function bodies(subject, relations, direction, k, known) {
   return portions.map((part) => ({ queries: part, k, known }));
 }
 
-/** Answers of each relation, told to `progress(found, asked)` after every portion: [{relation, answers}]. */
+/** Fetch the answers of each relation as [{relation, answers}], and call `progress(found)` after every request. */
 export async function ask(subject, relations, direction, k, known, signal, progress) {
   const found = [];
   for (const body of bodies(subject, relations, direction, k, known)) {
@@ -34,13 +34,13 @@ export async function ask(subject, relations, direction, k, known, signal, progr
   return found;
 }
 
-/** A new entity may be its own likeliest neighbour, which is no news. */
+/** Return whether the answer is the new entity itself, which is not shown. */
 function isItself(answer, subject) {
   if (typeof subject === "string") return false;
   return /^new:\d+$/.test(answer.id) && answer.text === subject.text.trim().split(/\s+/).join(" ");
 }
 
-/** All answers as one list, the likeliest first. Only probabilities can be compared between relations. */
+/** Merge all answers into one list, the likeliest first. Only probabilities are comparable between relations. */
 export function merged(found) {
   const all = found.flatMap(({ relation, answers }) => answers.map((answer) => ({ ...answer, relation })));
   return all.sort((one, other) => other.probability - one.probability || other.score - one.score);

@@ -1,4 +1,4 @@
-// The reasons for an answer: what each edge, each word and each source of evidence adds to the score, and the nearest
+// The explanation of an answer: the effect of each edge, word and source of evidence on the score, and the nearest
 // training triples.
 
 import { aborted, explain } from "./api.js";
@@ -8,9 +8,9 @@ import { entityLink } from "./route.js";
 import { failure, skeleton } from "./states.js";
 import { counted, decimal, number, percent, rank, signed, spoken } from "./words.js";
 
-const ITEMS = 5; // items of a source of evidence that are shown
+const ITEMS = 5; // items shown per source of evidence
 
-/** A dialog {open(body), close()}; `onclose` is told when the reader closes it. */
+/** Create a dialog {open(body), close()}; `onclose` is called when the user closes it. */
 export function reasonsDialog(graph, onclose) {
   const newest = latest();
   const content = h("div", { class: "reasons" });
@@ -26,7 +26,7 @@ export function reasonsDialog(graph, onclose) {
     if (current !== null) onclose();
     current = null;
   });
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // beside the sheet
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // a click outside
   document.body.append(dialog);
 
   async function load(body) {
@@ -50,7 +50,7 @@ export function reasonsDialog(graph, onclose) {
       load(body);
     },
     close() {
-      current = null; // the page knows already
+      current = null; // closed by the page, so do not call onclose
       if (dialog.open) dialog.close();
     },
   };
@@ -122,18 +122,18 @@ function picture(graph, found, relation) {
   return h(
     "section",
     {},
-    h("h3", {}, "Most important edges"),
+    h("h3", {}, "Most important links"),
     legend(),
     element,
     left.length > 0 &&
       h(
         "p",
         { class: "remark" },
-        `And ${left.map(([count, name]) => `${number(count)} more of ${name}`).join(", ")}, all with smaller effects.`,
+        `Not shown: ${left.map(([count, name]) => `${counted(count, "link")} of ${name}`).join(", ")} with smaller effects.`,
       ),
     !query.rows.length &&
       !candidate.rows.length &&
-      h("p", { class: "remark" }, "Neither entity has edges: the score depends on the texts alone."),
+      h("p", { class: "remark" }, "Neither entity has links. The score depends only on the texts."),
   );
 }
 
@@ -192,7 +192,7 @@ function words(found, which) {
           read,
           beyond && h("span", { class: "unread", title: "The model does not read these words." }, beyond),
         )
-      : h("p", { class: "words" }, side.entity.text, h("span", { class: "unread" }, " (a text of one word cannot be shortened)")),
+      : h("p", { class: "words" }, side.entity.text, h("span", { class: "unread" }, " (the effect of a single word is not computed)")),
   );
 }
 
@@ -207,7 +207,7 @@ function tinted(word, strongest) {
   );
 }
 
-// Evidence: each source says what it found; all of them are drawn in the same way.
+// Evidence: all sources are shown in the same way.
 
 function evidence(graph, found) {
   return found.evidence.map((source) => {
@@ -265,7 +265,7 @@ function nearest(found, relation) {
     h(
       "p",
       { class: "remark" },
-      `${counted(found.nearest.length, "triple")} with this relation, by the sum of the distances of heads and tails.`,
+      `${counted(found.nearest.length, "triple")} with this relation, ranked by the distance of the heads plus that of the tails.`,
     ),
   );
 }

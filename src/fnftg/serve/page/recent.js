@@ -1,4 +1,4 @@
-// Entities that were looked at lately, remembered by this browser for each graph.
+// Recently viewed entities of each graph, in the browser's local storage.
 
 const MOST = 8;
 const key = (graph) => `fnftg-recent-${graph.checkpoint.slice(0, 16)}`;
@@ -17,6 +17,6 @@ export function remember(graph, { id, name }) {
   try {
     localStorage.setItem(key(graph), JSON.stringify([{ id, name }, ...others].slice(0, MOST)));
   } catch {
-    // storage is full or switched off
+    // storage is full or disabled
   }
 }

@@ -1,8 +1,8 @@
-// What is shown, as the hash of the address: "#/entity/ID?relation=…" or "#/new?text=…". Ids may have any character.
+// Routes in the hash of the address: "#/entity/ID?relation=…" or "#/new?text=…". Ids may contain any character.
 
 const NAMES = ["relation", "words", "direction", "known", "why", "whyrelation", "list", "text"];
 
-/** {view: "home" | "entity" | "new" | "lost", id, edges} and, where the address has them, what NAMES lists. */
+/** Parse a hash into {view: "home" | "entity" | "new" | "lost", id, edges} and the parameters in NAMES. */
 export function parse(hash) {
   const [path, search = ""] = split(hash.replace(/^#/, ""), "?");
   const route = { view: "lost", edges: [] };
@@ -31,7 +31,7 @@ export function format(route) {
 
 export const entityLink = (id) => format({ view: "entity", id });
 
-/** An edge is ["out" | "in", relation, entity]; anything else in a link is left out. */
+/** Parse an edge ["out" | "in", relation, entity]; ignore anything else. */
 function edge(value) {
   try {
     const found = JSON.parse(value);
@@ -51,6 +51,6 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a lone %, typed by hand
+    return text; // an invalid escape, such as a single %
   }
 }

@@ -1,4 +1,4 @@
-// The query on the page as JSON, curl or Python, to copy.
+// The current query as JSON, curl or Python code to copy.
 
 import { bodies } from "./queries.js";
 import { h } from "./dom.js";
@@ -6,7 +6,7 @@ import { toast } from "./states.js";
 
 const FORMS = { JSON: asJson, curl: asCurl, Python: asPython };
 
-/** {element, show(question)}: folded until it is wanted. */
+/** Create a collapsed panel {element, show(question)}. */
 export function elsewhere() {
   const code = h("code", {});
   const tabs = Object.keys(FORMS).map((name) =>
@@ -70,12 +70,12 @@ async function copy(code) {
     await navigator.clipboard.writeText(code.textContent);
     toast("Copied");
   } catch {
-    getSelection().selectAllChildren(code); // a page without encryption may not write to the clipboard
+    getSelection().selectAllChildren(code); // without HTTPS the clipboard is not available
     toast("Selected: press Ctrl + C to copy");
   }
 }
 
-/** The body of the request; a list of bodies where one cannot hold all questions. */
+/** Format the request body, or a list of bodies if one cannot hold all queries. */
 export function asJson({ subject, relations, direction, k, known }) {
   const all = bodies(subject, relations, direction, k, known);
   return JSON.stringify(all.length === 1 ? all[0] : all, null, 2);

@@ -1,18 +1,18 @@
-// What is shown while content loads, if it fails, and if there is none.
+// Loading, error and empty states.
 
 import { h } from "./dom.js";
 
-/** Grey shapes in the form of what is on its way. */
+/** Create grey placeholders for content that is loading. */
 export function skeleton(lines, kind = "lines") {
   const bars = Array.from({ length: lines }, (_, row) => h("span", { vars: { share: `${92 - ((row * 37) % 41)}%` } }));
   return h("div", { class: `skeleton ${kind}`, role: "status", "aria-label": "Loading" }, bars);
 }
 
-/** An empty place with a sentence that says what to do. */
+/** Create an empty state with a sentence that says what to do. */
 export const empty = (title, ...words) =>
   h("div", { class: "state" }, h("h3", {}, title), words.length > 0 && h("p", {}, words));
 
-/** An error in the server's own words, with what can be done about it. */
+/** Show the server's error message, with advice. */
 export function failure(error, retry) {
   if (error.status === 401) return locked();
   const [title, advice] = told(error);
@@ -28,7 +28,7 @@ export function failure(error, retry) {
 
 function told(error) {
   if (error.status === 0)
-    return ["No connection", "Your input is kept in the address of this page."];
+    return ["No connection", "Your input is saved in the address of this page."];
   if (error.status === 422 || error.status === 413) return ["Invalid request", null];
   if (error.status === 429) return ["Server busy", "All retries failed. Wait a moment and try again."];
   if (error.status === 503) return ["Not ready", null];
@@ -36,7 +36,7 @@ function told(error) {
   return ["Something went wrong", null];
 }
 
-/** The server wants a token: where to write it. */
+/** Create the form for the token. */
 function locked() {
   const field = h("input", {
     type: "password",
@@ -58,14 +58,14 @@ function locked() {
       {},
       "Open this page as ",
       h("code", {}, "/?token=…"),
-      ", or enter the token here. The browser forgets it when it is closed.",
+      ", or enter the token here. The browser keeps it until you close it.",
     ),
     h("form", { class: "inline", onsubmit: open }, field, h("button", {}, "Open")),
   );
 }
 
 let timer = 0;
-/** A short message at the bottom, read aloud by screen readers. */
+/** Show a short message at the bottom, which screen readers announce. */
 export function toast(message, milliseconds = 2500) {
   const place = document.getElementById("toast");
   clearTimeout(timer);

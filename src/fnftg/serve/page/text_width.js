@@ -1,4 +1,4 @@
-// The width of a text, and the part of it that fits.
+// Measuring and shortening of text.
 
 const context = document.createElement("canvas").getContext("2d");
 let family = "";
@@ -9,7 +9,7 @@ export function textWidth(text, size, weight = 400) {
   return context.measureText(text).width;
 }
 
-/** As much of a text as fits into a width, with "…" where something is left out. */
+/** Shorten a text with "…" to fit into a width. */
 export function fitted(text, width, size, weight = 400) {
   if (textWidth(text, size, weight) <= width) return text;
   const letters = [...text];
@@ -23,7 +23,7 @@ export function fitted(text, width, size, weight = 400) {
   return `${letters.slice(0, low).join("").trimEnd()}…`;
 }
 
-/** A text in at most two lines. */
+/** Break a text into at most two lines. */
 export function inTwoLines(text, width, size, weight = 400) {
   const words = text.split(" ");
   let first = words.shift();

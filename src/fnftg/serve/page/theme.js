@@ -1,4 +1,4 @@
-// Light or dark: what the system prefers, unless the reader chose. Runs before the first paint, so nothing flashes.
+// The light or dark theme: the system's preference, unless the user chose one. Runs before the first paint.
 (() => {
   const KEY = "fnftg-theme";
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
@@ -6,7 +6,7 @@
   try {
     chosen = localStorage.getItem(KEY);
   } catch {
-    // storage is switched off: a choice lasts as long as the page
+    // storage is disabled: the choice is lost when the page is closed
   }
 
   function show() {

@@ -1,4 +1,4 @@
-// Numbers and names as people write them.
+// Formatting of numbers and names.
 
 const whole = new Intl.NumberFormat("en");
 
@@ -9,31 +9,31 @@ export const counted = (value, noun) => `${number(value)} ${value === 1 ? noun :
 
 const plural = (noun) => (noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`);
 
-/** A score or a distance: as many digits as tell two of them apart. */
+/** Format a score or a distance, with fewer decimals for larger values. */
 export function decimal(value) {
-  if (value === null) return "–"; // JSON has no word for "not a number"
+  if (value === null) return "–"; // NaN is null in JSON
   const size = Math.abs(value);
   return minus(value.toFixed(size >= 100 ? 1 : size >= 1 ? 2 : 3));
 }
 
-/** An effect, always with its sign. */
+/** Format an effect with its sign. */
 export const signed = (value) => (value > 0 ? "+" : "") + decimal(value);
 
-/** A probability in per cent. */
+/** Format a probability in per cent. */
 export function percent(value) {
   if (value > 0 && value < 0.001) return "< 0.1 %";
   return `${(100 * value).toFixed(value < 0.1 || (value > 0.99 && value < 1) ? 1 : 0)} %`;
 }
 
-/** A rank, which is a half where candidates tie. */
+/** Format a rank, which may end in .5 if candidates tie. */
 export const rank = (value) => (Number.isInteger(value) ? number(value) : value.toFixed(1));
 
-/** Names of some datasets join their words. */
+/** Replace the underscores that some datasets have in names. */
 export const spoken = (name) => name.replaceAll("_", " ").trim() || name;
 
 export const cut = (text, most) => (text.length <= most ? text : `${[...text].slice(0, most - 1).join("")}…`);
 
-/** What follows the name at the start of many texts: "dog, a member of…" gives "a member of…". */
+/** Return a text without the name at its start: "dog, a member of…" becomes "a member of…". */
 export function rest(text, name) {
   if (!text.toLowerCase().startsWith(name.toLowerCase())) return text;
   return text.slice(name.length).replace(/^[\s,;:.–-]+/, "");

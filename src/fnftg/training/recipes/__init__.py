@@ -1,7 +1,8 @@
-"""Recipes: configs with a name, each a YAML file in this folder that a user can print, copy and change.
+"""Recipes: named configs, stored as YAML files in this folder.
 
-A file sets only what differs from its `base`, another recipe. A file named DATASET-SIZE.yaml stands for one recipe for
-each size of the paper's BERTs. Files that start with an underscore are only bases of others and are not listed.
+A recipe sets only the fields that differ from its `base`, another recipe. A file named DATASET-SIZE.yaml defines one
+recipe for each size of the paper's BERTs. Files whose names start with an underscore are only used as bases and are not
+listed.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ Fields = dict[str, Any]  # nested, as in YAML
 
 
 def recipes() -> dict[str, str]:
-    """The name and the one-line description of every recipe; the default comes first, the paper's own come last."""
+    """Return the name and one-line description of every recipe; the default is first, the paper's are last."""
     stems = sorted((path.stem for path in FOLDER.glob("[!_]*.yaml")), key=lambda stem: ("SIZE" in stem, stem))
     names = [stem.replace("SIZE", size) for stem in stems for size in (SIZES if "SIZE" in stem else ("",))]
     return {name: _text(name).partition("\n")[0].removeprefix("# ") for name in names}
 
 
 def recipe_fields(recipe: str | Path | Mapping[str, Any]) -> Fields:
-    """The fields of a recipe and of its bases.
+    """Return the fields of a recipe, merged with those of its bases.
 
     Args:
-        recipe: a name, a YAML or JSON file, or nested fields; any of them may name a `base`.
+        recipe: a name, a YAML or JSON file, or a dict of fields; a file or dict may name a `base`.
+
+    Raises:
+        FnftgError: if there is no such recipe, or it cannot be read.
 
     Examples:
         >>> recipe_fields({"base": "frugal", "training": {"epochs": 2}})["training"]["epochs"]
@@ -41,13 +45,13 @@ def recipe_fields(recipe: str | Path | Mapping[str, Any]) -> Fields:
 
 
 def recipe_of_system(system: str) -> str | None:
-    """The recipe that a system is trained with unless another is named; none if it has only its own defaults."""
+    """Return the default recipe of a system; None if it has only the defaults of its config."""
     name = DEFAULT if system == "fnf" else f"{DEFAULT}-{system}"
     return name if (FOLDER / f"{name}.yaml").is_file() else None
 
 
 def merge_fields(base: Fields, over: Fields) -> Fields:
-    """The fields of `base` with those of `over` in their place; nested fields are merged too."""
+    """Merge nested fields; those of `over` replace those of `base`."""
     both = {
         key: merge_fields(base[key], over[key])
         for key in base.keys() & over.keys()
@@ -63,19 +67,19 @@ def _with_bases(name: str, above: tuple[str, ...]) -> Fields:
 
 
 def _upon_base(fields: Fields, name: str, above: tuple[str, ...]) -> Fields:
-    """The fields of the recipe `name` merged into those of its base; `above` are the recipes that led to it."""
+    """Merge the fields of the recipe `name` into those of its base; `above` are the recipes that lead to it."""
     base = fields.pop("base", None)
     if base is None:
         return fields
     if not isinstance(base, str):
         raise FnftgError(f"The base of {name} cannot be {base!r}: write the name of a recipe or of a file.")
     if Path(name).is_file() and (sibling := Path(name).parent / base).is_file():
-        base = str(sibling)  # a file names other files relative to itself
+        base = str(sibling)  # paths are relative to the file
     return merge_fields(_with_bases(base, above), fields)
 
 
 def _text(name: str) -> str:
-    """The YAML of a file, else of a recipe."""
+    """Return the YAML of a file or of a recipe."""
     path = Path(name)
     try:
         if path.is_file():
@@ -98,5 +102,5 @@ def _parsed(text: str, name: str) -> Fields:
     except yaml.YAMLError as error:
         raise FnftgError(f"{name} cannot be read as YAML or JSON: {' '.join(str(error).split())}.") from error
     if not isinstance(fields, dict):
-        raise FnftgError(f"{name} holds no fields: write them as in model: {{ego: {{num_neighbours: 10}}}}.")
+        raise FnftgError(f"{name} has no fields: write them like model: {{ego: {{num_neighbours: 10}}}}.")
     return fields
