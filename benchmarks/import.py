@@ -1,9 +1,9 @@
-"""How fast and how frugal is `fnftg import`? Measured on a made-up graph of Wikidata5M's size, and against PyKEEN.
+"""Time and memory of `fnftg import` on a synthetic graph of Wikidata5M's size, and speed compared with PyKEEN.
 
     python benchmarks/import.py [--entities 4600000 --triples 20500000 --relations 822] [--keep FOLDER] [--json]
 
-Takes minutes and about 7 GB of disk. Each phase runs in a process of its own, so that its peak memory is its own.
-The exit code is 1 where a limit is not met.
+The benchmark takes several minutes and about 7 GB of disk. Each phase runs in its own process, so that its peak memory
+is measured separately. The exit code is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ LIBRARIES = ("fnftg", "polars", "numpy", "numba", "pykeen", "pandas", "torch")
 COMPARED_TRIPLES, ROUNDS = 2_000_000, 3
 
 
-# What runs in a process of its own: arguments as strings, figures as a dict. Libraries are imported before the clock.
+# Phases, each run in its own process: arguments are strings, results a dict. Libraries are imported before the clock
+# starts.
 
 
 def synthesise(folder: str, entities: str, triples: str, relations: str) -> dict[str, float]:
@@ -39,7 +40,7 @@ def synthesise(folder: str, entities: str, triples: str, relations: str) -> dict
 def import_with_fnftg(source: str, store: str) -> dict[str, float]:
     from fnftg.kg import import_graph
 
-    for module in ("building", "formats.blp", "formats.tables"):  # otherwise loaded when needed
+    for module in ("graph_builder", "formats.blp_folder", "formats.table_files"):  # otherwise imported lazily
         importlib.import_module(f"fnftg.kg.{module}")
     start = time.perf_counter()
     import_graph(source, store, force=True)
@@ -70,19 +71,19 @@ def open_store(store: str) -> dict[str, float]:
 
 def measure(folder: Path, entities: int, triples: int, relations: int) -> list[Figure]:
     files, store, first = folder / "files", folder / "store", folder / "first.tsv"
-    log(f"Making up {entities:,} entities and {triples:,} triples …")
+    log(f"Generating {entities:,} entities and {triples:,} triples …")
     synth = run(synthesise, files, entities, triples, relations)
     log("Importing them …")
     imported = run(import_with_fnftg, files, store)
     opened = run(open_store, store)
     figures = [
-        Figure("making up the files", synth["seconds"], "s"),
-        Figure("making them up: peak memory", synth["peak"] / GIGABYTE, "GB"),
+        Figure("generating the files", synth["seconds"], "s"),
+        Figure("generating the files: peak memory", synth["peak"] / GIGABYTE, "GB"),
         Figure("import", imported["seconds"], "s", limit=600),
         Figure("import: peak memory", imported["peak"] / GIGABYTE, "GB", limit=8),
         Figure("opening the store", opened["seconds"], "s", limit=1),
-        Figure("opening: memory of the process", opened["resident"] / MEGABYTE, "MB", limit=300),
-        Figure("one id, one text, one triple", opened["look_up"] * 1000, "ms"),
+        Figure("opening the store: memory of the process", opened["resident"] / MEGABYTE, "MB", limit=300),
+        Figure("looking up one id, one text and one triple", opened["look_up"] * 1000, "ms"),
     ]
     with open(files / "ind-train.tsv", "rb") as train, open(first, "wb") as file:
         file.writelines(islice(train, COMPARED_TRIPLES))
@@ -96,7 +97,7 @@ def measure(folder: Path, entities: int, triples: int, relations: int) -> list[F
         *figures,
         Figure(f"{compared:,} triples: PyKEEN, best of {ROUNDS}", min(theirs), "s"),
         Figure(f"{compared:,} triples: fnftg, best of {ROUNDS}", min(ours), "s"),
-        Figure("times faster than PyKEEN", min(theirs) / min(ours), "×", limit=3, at_least=True),
+        Figure("speed relative to PyKEEN", min(theirs) / min(ours), "×", limit=3, at_least=True),
     ]
 
 
@@ -105,7 +106,7 @@ def main() -> int:
     parser.add_argument("--entities", type=int, default=4_600_000)
     parser.add_argument("--triples", type=int, default=20_500_000)
     parser.add_argument("--relations", type=int, default=822)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files and the store here")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="folder in which to keep the files and the store")
 
     def measure_all(options: argparse.Namespace) -> list[Figure]:
         with tempfile.TemporaryDirectory() as temporary:

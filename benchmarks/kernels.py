@@ -1,7 +1,7 @@
-"""How much faster our kernels are than plain torch, side by side in one run: python benchmarks/kernels.py [--json].
+"""Speed of the kernels compared with plain torch: python benchmarks/kernels.py [--json].
 
-Every ratio takes turns between the two sides and compares their best times, so that other work on the machine, which
-makes single times meaningless, hits both alike. Ends with 1 where a target is missed.
+Both sides run alternately, and their best times are compared, so that other load on the machine affects both alike. The
+exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Work = Callable[[], Any]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--rounds", type=int, default=7, help="turns that each side gets (default: 7)")
+    parser.add_argument("--rounds", type=int, default=7, help="number of runs of each side (default: 7)")
     options = parser.parse_args()
     torch.manual_seed(0)
     rows = [*distance_rows(options.rounds), *ranking_rows(options.rounds), *segment_rows(options.rounds)]
@@ -120,7 +120,7 @@ def ranking_rows(rounds: int) -> list[dict[str, Any]]:
 
 
 def segment_rows(rounds: int) -> list[dict[str, Any]]:
-    """20,000 segments of 0 to 20 edges, 4 heads of width 64."""
+    """Compare kernels on 20,000 segments of 0 to 20 edges, with 4 heads of width 64."""
     lengths = torch.randint(0, 21, (20_000,))
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
     segments, edges = torch.repeat_interleave(torch.arange(20_000), lengths), int(lengths.sum())
@@ -181,8 +181,8 @@ def cdist(queries: Tensor, candidates: Tensor) -> Tensor:
 def row(
     name: str, ours: Work, plain_name: str, plain: Work, rounds: int, operations: int = 0, target: float = 0
 ) -> dict[str, Any]:
-    """One comparison; an operation is one |q - c|, or one sign in a backward pass."""
-    ours()  # compiles
+    """Time one comparison; an operation is one |q - c|, or one sign in a backward pass."""
+    ours()  # compile
     times: tuple[list[float], list[float]] = [], []
     for _ in range(rounds):
         for work, taken in zip((ours, plain), times, strict=True):

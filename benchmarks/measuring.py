@@ -1,6 +1,7 @@
-"""What the benchmarks share: figures with limits, phases in processes of their own, and what machine it was.
+"""Shared code of the benchmarks: measurements with limits, phases in separate processes, and facts about the machine.
 
-A benchmark names its phases (functions of strings that return figures) and a function that measures with them.
+A benchmark defines its phases, functions of strings that return a dict, and a function that runs them and returns a
+list of `Figure`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ Phase = Callable[..., dict[str, float]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One measurement, and the limit that it must keep."""
+    """A measurement and its limit."""
 
     name: str
     value: float
     unit: str
     limit: float | None = None
-    at_least: bool = False  # the limit is a lower one
+    at_least: bool = False  # whether the limit is a minimum
 
     @property
     def met(self) -> bool:
@@ -45,7 +46,7 @@ class Figure:
 
 
 def run(phase: Phase, *arguments: object) -> dict[str, float]:
-    """The phase's figures and its peak memory, from a fresh process."""
+    """Run a phase in a new process and return its results and its peak memory."""
     command = [sys.executable, sys.argv[0], "--phase", phase.__name__, *map(str, arguments)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     figures: dict[str, float] = json.loads(answer.splitlines()[-1])
@@ -53,19 +54,20 @@ def run(phase: Phase, *arguments: object) -> dict[str, float]:
 
 
 def peak_memory() -> int:
-    """The most bytes that this process ever had in memory, its mapped files included."""
+    """Return the peak resident memory of this process in bytes, including mapped files."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def fresh_peak() -> int:
-    """Forgets the peak so far, where the system can, and returns the memory that is in use."""
+    """Reset the peak memory, if the system supports it, and return the memory in use."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     return peak_memory()
 
 
 def machine(libraries: Sequence[str]) -> dict[str, Any]:
+    """Return the system, cores, memory and versions of the libraries."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "system": f"{platform.system()} {platform.machine()}",
@@ -82,8 +84,12 @@ def main(
     measure: Callable[[argparse.Namespace], list[Figure]],
     libraries: Sequence[str],
 ) -> int:
-    """Runs a phase where this process was started for one, else measures and prints; 1 where a limit is not met."""
-    parser.add_argument("--json", action="store_true")
+    """Run a single phase if this process was started for one, else measure and print.
+
+    Returns:
+        The exit code: 1 if a limit is missed.
+    """
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--phase", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.phase:

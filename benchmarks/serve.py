@@ -1,12 +1,11 @@
-"""How much does answering together help a server? And does it stay whole under load, and while its model is exchanged?
+"""Throughput and latency of the server with and without batching, and under load while the model is reloaded.
 
     python benchmarks/serve.py --run RUN [--seconds 60] [--connections 64] [--threads 2] [--json]
 
-RUN is a run on WN18RR_IND with minilm frozen; it is copied first, and nothing is written into it. Without one, a
-made-up graph of that size and an untrained model take its place. The real server runs on loopback, in a process of its
-own, and so does the client: connections that each send the next question as soon as they have an answer. Every other
-question is about an entity that the graph does not have, with a text and an edge; texts do not repeat. The exit code is
-1 where a limit is not met.
+RUN is a run on WN18RR_IND with a frozen MiniLM; it is copied first and not changed. Without it, a synthetic graph of
+that size and an untrained model are used. Server and client run in separate processes and communicate over loopback.
+Each connection sends its next query as soon as it has received an answer. Every other query is about a new entity with
+a text and one edge, and no text is repeated. The exit code is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from fnftg.console import log
 
 LIBRARIES = ("fnftg", "fastapi", "uvicorn", "numpy", "numba", "torch", "transformers")
 QUESTIONS, SEED = 20_000, 0
-RELOADS, RELOADING = 10, 30  # times, seconds
+RELOADS, RELOADING = 10, 30  # number of reloads, and seconds of load with reloads
 LEAST, SERVER_ERROR = 3.0, 500
-WARM = 20  # seconds of load before anything is measured
+WARM = 20  # seconds of load before the measurement
 
 
 def load(folder: str, port: str, seconds: str, connections: str, reloads: str) -> dict[str, float]:
-    """Requests a second, latencies and statuses of a server under load, its model exchanged now and then."""
+    """Measure requests per second, latencies and statuses of a server under load, with `reloads` of its model."""
     asked = questions(folder)
     return asyncio.run(measured(asked, int(port), float(seconds), int(connections), int(reloads)))
 
 
 def questions(folder: str) -> list[bytes]:
-    """Whole requests, of known and of new entities in turn."""
+    """Return complete HTTP requests, alternating between known and new entities."""
     from fnftg.ranking.runs import RunFolder
 
     graph = RunFolder(Path(folder)).graph()
@@ -101,7 +100,7 @@ async def measured(asked: list[bytes], port: int, seconds: float, connections: i
 
 
 async def reloaded(port: int, times: int, seconds: float) -> int:
-    """How many of the reloads, spread over the time, went well."""
+    """Reload the model several times, evenly spread, and return the number of successful reloads."""
     if not times:
         return 0
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -114,7 +113,7 @@ async def reloaded(port: int, times: int, seconds: float) -> int:
 
 
 async def sent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, content: bytes) -> int:
-    """The status of the answer."""
+    """Send a request and return the status of the response."""
     writer.write(content)
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: *(\d+)", head)
@@ -125,7 +124,7 @@ async def sent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, conte
 
 @contextmanager
 def server(folder: Path, threads: int, *options: str) -> Iterator[tuple[int, int]]:
-    """The process of a server that is ready, and its port."""
+    """Start a server, wait until it is ready, and yield its process id and port."""
     command = [sys.executable, "-m", "fnftg", "serve", str(folder), "--port", "0", *options]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -158,7 +157,7 @@ async def ready(process: subprocess.Popen[str], port: int) -> None:
 
 
 def memory(process: int) -> float:
-    """Bytes of its own, without mapped files."""
+    """Return the anonymous memory of a process in bytes, without mapped files."""
     found = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     return 1024 * float(found[1]) if found else 0.0
 
@@ -169,38 +168,38 @@ def measure(options: argparse.Namespace) -> list[Figure]:
         if options.run:
             shutil.copytree(options.run, folder / "run", ignore=shutil.ignore_patterns("restart"))
         else:
-            log("Making up a graph of the size of WN18RR_IND …")
+            log("Generating a graph of the size of WN18RR_IND …")
             run(make_run, folder)
         place, seconds, connections = folder / "run", options.seconds, options.connections
         with server(place, options.threads) as (process, port):
-            log("Warming up, then asking for answers, batched …")
-            run(load, place, port, min(WARM, seconds), connections, 0)  # until every shape of a batch has come by
+            log("Measuring with batching, after a warm-up …")
+            run(load, place, port, min(WARM, seconds), connections, 0)  # until every batch shape has occurred
             before = memory(process)
             together = run(load, place, port, seconds, connections, 0)
             after = memory(process)
-            log("Exchanging the model under load …")
+            log("Reloading the model under load …")
             reloading = run(load, place, port, min(RELOADING, seconds), connections, RELOADS)
             in_the_end = memory(process)
         with server(place, options.threads, "--no-batching") as (_, port):
-            log("One after the other …")
+            log("Measuring without batching …")
             run(load, place, port, min(WARM, seconds) / 4, connections, 0)
             alone = run(load, place, port, seconds, connections, 0)
     every = (together, reloading, alone)
     return [
-        Figure(f"{connections} connections, batched", together["rate"], "answers/s"),
-        Figure("median latency", together["p50"], "ms"),
-        Figure("99th percentile", together["p99"], "ms"),
-        Figure(f"{connections} connections, one after the other", alone["rate"], "answers/s"),
-        Figure("median latency, one after the other", alone["p50"], "ms"),
-        Figure("99th percentile, one after the other", alone["p99"], "ms"),
-        Figure("times as many answers, batched", together["rate"] / alone["rate"], "×", limit=LEAST, at_least=True),
-        Figure("requests in all", sum(one["requests"] for one in every), ""),
+        Figure(f"{connections} connections, with batching", together["rate"], "answers/s"),
+        Figure("median latency, with batching", together["p50"], "ms"),
+        Figure("99th percentile, with batching", together["p99"], "ms"),
+        Figure(f"{connections} connections, without batching", alone["rate"], "answers/s"),
+        Figure("median latency, without batching", alone["p50"], "ms"),
+        Figure("99th percentile, without batching", alone["p99"], "ms"),
+        Figure("throughput gain of batching", together["rate"] / alone["rate"], "×", limit=LEAST, at_least=True),
+        Figure("total requests", sum(one["requests"] for one in every), ""),
         Figure("statuses 4xx", sum(one["refused"] for one in every), "", limit=1),
         Figure("statuses 5xx", sum(one["broken"] for one in every), "", limit=1),
-        Figure("memory before", before / MEGABYTE, "MB"),
-        Figure("memory after", after / MEGABYTE, "MB", limit=1.1 * before / MEGABYTE),
+        Figure("memory before the load", before / MEGABYTE, "MB"),
+        Figure("memory after the load", after / MEGABYTE, "MB", limit=1.1 * before / MEGABYTE),
         Figure("reloads under load", reloading["reloads"], "", limit=RELOADS, at_least=True),
-        Figure("while reloading", reloading["rate"], "answers/s"),
+        Figure("throughput while reloading", reloading["rate"], "answers/s"),
         Figure("99th percentile while reloading", reloading["p99"], "ms"),
         Figure("memory after the reloads", in_the_end / MEGABYTE, "MB"),
     ]
@@ -208,8 +207,8 @@ def measure(options: argparse.Namespace) -> list[Figure]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--run", type=Path, help="a run on WN18RR_IND (default: a synthetic graph)")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of each measurement (default: 60)")
+    parser.add_argument("--connections", type=int, default=64, help="concurrent connections (default: 64)")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads of the server (default: 2)")
     sys.exit(measuring.main(parser, (make_run, load), measure, LIBRARIES))

@@ -1,10 +1,10 @@
-"""How much faster is FnF-TG when each distinct thing is encoded once, and when freed memory is kept? Ratios.
+"""Speed of training FnF-TG relative to a plain implementation, to fine-tuning, and to returning freed memory.
 
     python benchmarks/training.py [--data FOLDER_OF_DATASETS] [--cache FOLDER] [--steps 3] [--json]
 
-Against the same model written plainly: every text of every ego-graph through the encoder and padded, padded quadratic
-attention, torch.cdist. Both get the same weights and must give the same loss. Where a limit is missed, the exit code
-is 1.
+The plain implementation of the same model encodes every text of every ego-graph with padding, uses padded quadratic
+attention, and torch.cdist. Both have the same weights and must compute the same loss. The exit code is 1 if a limit is
+missed.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ SCRATCH = "scratch:L-2_H-128_A-2"
 
 
 class PlainFnF(FnF):
-    """The same weights, used as one would first write it."""
+    """A plain implementation with the same weights."""
 
     def encode_all(self, texts: GraphTexts, rows: Tensor, second: Tensor | None = None) -> Tensor:
-        """Every text through the encoder, padded to the longest, however often it occurs."""
+        """Encode every text, padded to the longest, even if it occurs several times."""
         batch = texts.tokens.batch(rows.numpy(), None if second is None else second.numpy())
         vectors: Tensor = self.tt.w1(
             torch.nn.functional.silu(self.tt.w0(pooled(self.tt.encoder.model, batch, self.tt.pooling)))
@@ -99,7 +99,7 @@ class PlainFnF(FnF):
 def steps(
     graph: KnowledgeGraph, config: FnFConfig, plain: bool, batch_size: int, cache: Path
 ) -> Callable[[int], float]:
-    """A function that makes the i-th training step and returns its loss."""
+    """Return a function that takes the i-th training step and returns its loss."""
     encoder = load_encoder(config.text.encoder, GraphLines(graph))
     torch.manual_seed(0)
     model = (PlainFnF if plain else FnF)(config, encoder)
@@ -112,14 +112,14 @@ def steps(
     order = epoch_order(len(triples), 0, 0)
     objective.train()
     if config.text.training != "frozen":
-        encoder.model.eval()  # no dropout, so that both have the same loss
+        encoder.model.eval()  # no dropout, so that both compute the same loss
 
     def step(index: int) -> float:
         batch = TrainingBatch.of(triples[order[index * batch_size : (index + 1) * batch_size]], sizes[1])
         egos = context.ego_graphs(
             config.ego, batch.queries.centres, batch.hidden("target"), (0, 0, index), training=True
         )
-        loss = objective(texts, batch, egos, batch.negatives(known))
+        loss = objective(context, batch, egos, batch.negatives(known))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -148,7 +148,7 @@ def plain_against_ours(graph: KnowledgeGraph, neighbours: int, count: int, cache
 
 
 def frozen_against_finetuned(graph: KnowledgeGraph, count: int, cache: Path) -> dict[str, float]:
-    """Triples a second with MiniLM; the features are computed before the clock starts, as in a run of many epochs."""
+    """Measure triples per second with MiniLM, frozen (with features computed in advance) and fine-tuned."""
     text = TextConfig(encoder="minilm", training="frozen", query="vector", width=256)
     config = FnFConfig(text=text, ego=EgoConfig(num_neighbours=10))
     frozen = steps(graph, config, False, 512, cache)
@@ -160,7 +160,7 @@ def frozen_against_finetuned(graph: KnowledgeGraph, count: int, cache: Path) -> 
 
 
 def kept_against_returned(graph: KnowledgeGraph, count: int, cache: Path) -> dict[str, float]:
-    """A step before and after freed memory is kept, which lasts until the process ends: measure this last."""
+    """Measure a step before and after `keep_freed_memory`, which cannot be undone; run this last."""
     text = TextConfig(encoder="minilm", training="frozen", query="vector", width=256)
     step = steps(graph, FnFConfig(text=text, ego=EgoConfig(num_neighbours=30)), False, 512, cache)
     step(0)
@@ -172,7 +172,7 @@ def kept_against_returned(graph: KnowledgeGraph, count: int, cache: Path) -> dic
 
 
 def growth(sizes: tuple[int, ...] = (10, 100, 1_000, 10_000)) -> dict[int, float]:
-    """Milliseconds of a forward and backward pass of the GT for one centre with so many neighbours."""
+    """Measure the milliseconds of a forward and backward pass of the GT, by the number of neighbours."""
     gt = GraphTransformer(128, GraphTransformerConfig())
     times = {}
     for size in sizes:
@@ -190,11 +190,11 @@ def growth(sizes: tuple[int, ...] = (10, 100, 1_000, 10_000)) -> dict[int, float
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--data", type=Path, help="a folder with WN18RR_IND and FB15k-237_IND; else those of fnftg data get"
+        "--data", type=Path, help="folder with WN18RR_IND and FB15k-237_IND (default: from fnftg data get)"
     )
-    parser.add_argument("--cache", type=Path, help="of tokens and features; else they are made for this run alone")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cache", type=Path, help="folder for tokens and features (default: a temporary folder)")
+    parser.add_argument("--steps", type=int, default=3, help="number of measurements (default: 3)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     chosen = parser.parse_args()
     names = {name: str(chosen.data / name) if chosen.data else name for name in ("WN18RR_IND", "FB15k-237_IND")}
     found: dict[str, Any] = {
