@@ -49,6 +49,7 @@ COMMANDS = {
     "split inductive": Command(
         LOOK, "fnftg.kg.commands.split:inductive", "Hold out entities for val and test, as in BLP."
     ),
+    "split random": Command(LOOK, "fnftg.kg.commands.split:random", "Hold out triples at random for val and test."),
     "split fir": Command(LOOK, "fnftg.kg.commands.split:fir", "Remove the rarest relations from train."),
     "split support": Command(
         LOOK, "fnftg.kg.commands.split:support", "Make some edges of the held-out entities visible."
@@ -58,7 +59,7 @@ COMMANDS = {
         MODEL, "fnftg.training.recipe_command:show_recipes", "List the recipes, or print one to copy and change."
     ),
     "evaluate": Command(
-        MODEL, "fnftg.ranking.evaluate_commands:evaluate", "Evaluate a model against no-model baselines."
+        MODEL, "fnftg.predict.commands.evaluate:evaluate", "Evaluate a model against no-model baselines."
     ),
     "report": Command(MODEL, "fnftg.ranking.evaluate_commands:report", "Write an HTML report on a run, with plots."),
     "predict": Command(
@@ -66,7 +67,9 @@ COMMANDS = {
     ),
     "update": Command(ASK, "fnftg.predict.commands.update:update", "Add to the graph and embed only what changed."),
     "embed": Command(ASK, "fnftg.predict.commands.embed:embed", "Export the entity embeddings."),
-    "calibrate": Command(ASK, "fnftg.predict.commands.calibrate:calibrate", "Calibrate scores to probabilities."),
+    "calibrate": Command(
+        ASK, "fnftg.predict.commands.calibrate:calibrate", "Fit probabilities of answers and of triples."
+    ),
     "explain": Command(ASK, "fnftg.predict.commands.explain:explain", "Explain the score of a triple, with a drawing."),
     "complete": Command(
         ASK, "fnftg.predict.commands.complete:complete", "Predict the likeliest missing triples of a graph."

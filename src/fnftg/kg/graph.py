@@ -113,6 +113,18 @@ class KnowledgeGraph(GraphData):
 
         return inductive_split(self, val, test, seed, min_edges, types)
 
+    def split_random(self, val: float = 0.05, test: float = 0.05, seed: int = 0) -> KnowledgeGraph:
+        """Hold out triples at random, whatever their entities: what `fnftg evaluate --task discovery` looks for.
+
+        Args:
+            val: share of the triples for val.
+            test: share of the triples for test.
+            seed: random seed.
+        """
+        from fnftg.kg.splits.random_triples import random_split  # loads numba, which opening a store does not need
+
+        return random_split(self, val, test, seed)
+
     def equals(self, other: KnowledgeGraph) -> bool:
         """Return whether both graphs have the same ids, names, texts and triples per split, in any order."""
         return same_graph(self, other)

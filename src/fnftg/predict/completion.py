@@ -1,7 +1,8 @@
 """Graph completion: the likeliest missing triples of a whole graph, searched part by part.
 
-A part covers some entities and all requested relations, so that each text and ego-graph is encoded once. Finished parts
-are stored in a hidden folder beside the output, so an interrupted command loses one part at most.
+Only queries that may have a missing answer are asked (`link_search.py`), so a graph costs what its likely links cost,
+not entities × relations. A part covers some entities. Finished parts are stored in a hidden folder beside the output,
+so an interrupted command loses one part at most.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,32 +21,28 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fnftg.arrays import Float32Array, Float64Array, Int32Array, Int64Array
+from fnftg.arrays import Int32Array
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, sha256
 from fnftg.json_files import read_json, write_json
-from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.graph import Triples
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.part_files import read_part, write_part
-from fnftg.ranking.calibration import margins, rivals
-from fnftg.ranking.embedding import parts as embedded_parts
-from fnftg.ranking.evaluation import MEMORY
-from fnftg.ranking.evidence_scores import EvidenceScores, best_with, evidence_scores
-from fnftg.ranking.queries import Filter, Queries
-from fnftg.ranking.search import top_answers
+from fnftg.predict.link_search import ROUND, FoundLinks, LinkSearch
+from fnftg.predict.query_features import NEAREST, has_nearest_texts, likely_queries
+from fnftg.predict.triple_probability import TripleProbability, sigmoid
 from fnftg.text.rows import texts_key
 
 if TYPE_CHECKING:
     from fnftg.predict.predictor import Predictor
 
 Found = npt.NDArray[np.void]  # (n,) with dtype FOUND
-FOUND = np.dtype(
-    [("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")]
-)  # the probability is NaN if the model is not calibrated
-QUERIES = 4_096  # per part
+FOUND = np.dtype([("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")])
+ENTITIES = 2_048  # per part
+MANY = 1_000  # from this number of entities on, all nearest texts are computed in advance
 DIGITS = 6  # of a written probability; --min-probability compares the rounded value
-VERSION = 1  # of the format of the parts
+VERSION = 2  # of the format of the parts
 
 
 @dataclass(frozen=True)
@@ -57,171 +53,111 @@ class Wanted:
         k: maximum number of answers per query (an entity and a relation).
         relations: rows of the relations; None means all.
         entities: rows of the entities to query; None means all.
-        both: also predict heads; a triple found in both directions is kept once, with the better score.
-        types: restrict each relation to heads and tails that it already has in the graph, both as query entities and as
-            candidates.
-        min_probability: drop triples below this probability; needs a calibrated model.
-        min_score: drop triples below this score.
+        min_probability: drop triples below this probability, and do not ask queries that are less likely to have a
+            missing answer.
     """
 
     k: int = 10
     relations: tuple[int, ...] | None = None
     entities: tuple[int, ...] | None = None
-    both: bool = False
-    types: bool = False
-    min_probability: float | None = None
-    min_score: float | None = None
+    min_probability: float = 0.01
 
 
 @dataclass(frozen=True)
-class Group:
-    """Queries that share their candidates: every entity combined with every label."""
+class Completion:
+    """The triples, likeliest first, and how many queries were asked to find them."""
 
-    entities: Int32Array  # (e,)
-    labels: Int32Array  # (l,): label r asks for tails of relation r, label R + r for its heads
-    candidates: Int32Array | None  # (c,); None means all entities
-
-    @property
-    def size(self) -> int:
-        return len(self.entities) * len(self.labels)
-
-    def blocks(self) -> Iterator[Int32Array]:
-        """Yield the entities of each part."""
-        step = max(QUERIES // len(self.labels), 1)
-        for start in range(0, len(self.entities), step):
-            yield self.entities[start : start + step]
+    triples: Found
+    asked: int
 
 
-def complete(predictor: Predictor, wanted: Wanted, folder: Path, memory: int = MEMORY) -> Found:
-    """Predict the missing triples, sorted by probability (if the model is calibrated), then score, then rows.
+def complete(
+    predictor: Predictor, wanted: Wanted, folder: Path, report: Callable[[Found], None] | None = None
+) -> Completion:
+    """Predict the missing triples, sorted by probability, then score, then rows.
 
-    Parts already in the folder are reused if the request, the model and the graph are the same.
+    Parts already in the folder are reused if the request, the model and the graph are the same. `report` gets the
+    triples of each part as soon as they are known, unsorted; a triple may come twice.
+
+    Raises:
+        FnftgError: if P(triple) was not fitted.
     """
-    groups = grouped(predictor.graph, wanted)
+    probability = needed(predictor)
+    everyone = np.arange(len(predictor.graph.entities)) if wanted.entities is None else np.unique(wanted.entities)
+    entities = everyone.astype(np.int32)
+    search = PartSearch(predictor, probability, wanted)
+    if len(entities) >= MANY and has_nearest_texts(predictor.context):
+        predictor.context.texts.precompute_nearest_texts(NEAREST)
     with claimed(folder, key_of(predictor, wanted)), torch.inference_mode():
-        found = [np.empty(0, FOUND)]
-        with progress("Completing", sum(group.size for group in groups), "queries") as advance:
-            number = 0
-            for group in groups:
-                search = Search(predictor, wanted, group, memory)
-                for entities in group.blocks():
-                    part = read_part(folder, f"{number:06}", FOUND)
-                    if part is None:
-                        part = search(entities)
-                        write_part(folder, f"{number:06}", part)
-                    found.append(part)
-                    advance(len(entities) * len(group.labels))
-                    number += 1
-    return best_first(np.concatenate(found), len(predictor.graph.entities), len(predictor.graph.relations))
+        found, asked = [np.empty(0, FOUND)], 0
+        with progress("Completing", len(entities), "entities") as advance:
+            for number, start in enumerate(range(0, len(entities), ENTITIES)):
+                part = read_part(folder, f"{number:06}", FOUND)
+                if part is None:
+                    part, count = search(entities[start : start + ENTITIES])
+                    asked += count
+                    write_part(folder, f"{number:06}", part)
+                found.append(part)
+                if report is not None:
+                    report(part)
+                advance(len(entities[start : start + ENTITIES]))
+    sizes = len(predictor.graph.entities), len(predictor.graph.relations)
+    return Completion(best_first(np.concatenate(found), *sizes), asked)
 
 
-def grouped(graph: KnowledgeGraph, wanted: Wanted) -> list[Group]:
-    count = len(graph.relations)
-    relations = np.arange(count) if wanted.relations is None else np.unique(wanted.relations)
-    labels = np.concatenate([relations, relations + count] if wanted.both else [relations]).astype(np.int32)
-    chosen = np.arange(len(graph.entities)) if wanted.entities is None else np.unique(wanted.entities)
-    entities = chosen.astype(np.int32)
-    if not wanted.types:
-        return [Group(entities, labels, None)]
-    triples = graph.all_triples()
-    groups = []
-    for label in labels:
-        of_relation = triples[triples[:, 1] == label % count]
-        asked, answers = (0, 2) if label < count else (2, 0)
-        usual = np.intersect1d(entities, of_relation[:, asked]).astype(np.int32)
-        groups.append(Group(usual, np.array([label], np.int32), np.unique(of_relation[:, answers])))
-    return [group for group in groups if group.size]
+def needed(predictor: Predictor) -> TripleProbability:
+    """Return P(triple) of a predictor; raise FnftgError if it was not fitted."""
+    if predictor.probability is None:
+        raise FnftgError(f"{predictor.run} has no probabilities of triples: run fnftg calibrate {predictor.run} first.")
+    return predictor.probability
 
 
-class Search:
-    """Search for the best answers to a group's queries, a block of entities at a time."""
+class PartSearch:
+    """Searches for the missing links of a block of entities."""
 
-    def __init__(self, predictor: Predictor, wanted: Wanted, group: Group, memory: int):
-        self.predictor, self.wanted, self.group, self.memory = predictor, wanted, group, memory
-        everyone = np.arange(len(predictor.graph.entities), dtype=np.int32)
-        self.candidates = everyone if group.candidates is None else group.candidates
-        self.filter = Filter.of(predictor.known, self.candidates, no_self_answers=True)
-        in_memory = 4 * len(self.candidates) * predictor.model.width <= memory // 2
-        table = predictor.table if group.candidates is None else predictor.table[group.candidates]
-        self.table: Float32Array = np.array(table) if in_memory else table
+    def __init__(self, predictor: Predictor, probability: TripleProbability, wanted: Wanted):
+        self.predictor, self.probability, self.wanted = predictor, probability, wanted
+        self.search = LinkSearch(predictor, wanted.k)
+        self.threshold = wanted.min_probability / 4  # P(triple) may exceed what the first look says
 
-    def __call__(self, entities: Int32Array) -> Found:
-        labels = self.group.labels
-        queries = Queries(np.repeat(entities, len(labels)), np.tile(labels, len(entities)), entities[:0])
-        query_embeddings, k = (
-            self.query_embeddings(queries),
-            max(self.wanted.k, 2),
-        )  # at least two, for the margin of the best
-        model, memory = self.predictor.model, self.memory // 4
-        evidence = evidence_scores(model, self.predictor.context, queries.centres, queries.labels)
-        search = partial(top_answers, model, query_embeddings, self.table, k=k, memory=memory)
-        among = evidence.among(self.filter.row_of)
-        scores, rows = best_with(
-            among, model, query_embeddings, self.table, *self.filter(queries), search
-        )  # (q, k) each
-        probabilities = self.probabilities(queries, query_embeddings, evidence, scores, rows)
-        kept = (rows >= 0) & (np.arange(k) < self.wanted.k)
-        if self.wanted.min_score is not None:
-            kept &= scores >= self.wanted.min_score
-        if self.wanted.min_probability is not None:
-            kept &= probabilities >= self.wanted.min_probability
-        query, place = np.nonzero(kept)
-        answers, centres = self.candidates[rows[query, place]], queries.centres[query]
-        relations = len(self.predictor.graph.relations)
-        for_heads = queries.labels[query] >= relations
-        found = np.empty(len(query), FOUND)
-        found["head"], found["tail"] = np.where(for_heads, answers, centres), np.where(for_heads, centres, answers)
-        found["relation"] = queries.labels[query] % relations
-        found["score"], found["probability"] = scores[query, place], probabilities[query, place]
-        return found
-
-    def probabilities(
-        self,
-        queries: Queries,
-        query_embeddings: Float32Array,
-        evidence: EvidenceScores,
-        scores: Float32Array,
-        rows: Int64Array,
-    ) -> Float64Array:
-        """Return the probabilities of the answers (q, k), or NaN if the model is not calibrated.
-
-        Margins are computed over all entities even with `types`, so that a smaller candidate set does not raise the
-        probabilities.
-        """
-        predictor, calibration = self.predictor, self.predictor.calibration
-        if calibration is None:
-            return np.full(scores.shape, np.nan)
-        best, best_answers = scores, rows
-        if self.group.candidates is not None:
-            offsets, known = predictor.known.with_itself(queries.centres, queries.labels)
-            search = partial(
-                top_answers, predictor.model, query_embeddings, predictor.table, k=2, memory=self.memory // 4
-            )
-            best, best_answers = best_with(
-                evidence, predictor.model, query_embeddings, predictor.table, offsets, known.astype(np.int64), search
-            )
-        over = margins(scores, rivals(best, self.candidates[rows] == best_answers[:, :1]))
-        return calibration.probabilities(over, queries.labels).round(DIGITS)
-
-    def query_embeddings(self, queries: Queries) -> Float32Array:
-        """Embed the queries: (q, d). An entity's queries are adjacent, so a batch encodes its ego-graph once."""
-        model, context = self.predictor.model, self.predictor.context
-        query_embeddings = np.empty((len(queries.centres), model.width), np.float32)
-        for part in embedded_parts(model.ego, context, queries.centres, model.width, self.memory // 8):
-            centres = queries.centres[part]
-            egos = context.ego_graphs(model.ego, centres, None)
-            _, asked = model(context.texts, centres, egos, queries.labels[part], False)
-            query_embeddings[part] = asked.float().cpu().numpy()
-        return query_embeddings
+    def __call__(self, entities: Int32Array) -> tuple[Found, int]:
+        """Return the likely triples, each once, and the number of queries that were asked."""
+        predictor, probability = self.predictor, self.probability
+        centres, labels, features = likely_queries(predictor.context, entities)
+        asked = sigmoid(probability.query_logits(features)) >= self.threshold
+        if self.wanted.relations is not None:
+            asked &= np.isin(labels % len(predictor.graph.relations), self.wanted.relations)
+        places = np.flatnonzero(asked)
+        parts = []
+        for start in range(0, len(places), ROUND):
+            part = places[start : start + ROUND]
+            found = self.search.candidates(centres[part], labels[part], features.take(part))
+            first_look = sigmoid(probability.screen.logits(*found.screen(probability.query)))
+            parts.append(found.take(first_look >= self.threshold))
+        if not parts:
+            return np.empty(0, FOUND), 0
+        links = FoundLinks.combined(parts)
+        values = self.search.inputs(links).probabilities(probability).round(DIGITS)
+        likely = values >= self.wanted.min_probability
+        triples = np.empty(int(likely.sum()), FOUND)
+        columns = links.heads, links.relations, links.tails, links.scores, values
+        for name, column in zip(("head", "relation", "tail", "score", "probability"), columns, strict=True):
+            triples[name] = np.asarray(column)[likely]
+        return triples, len(places)
 
 
 def best_first(found: Found, entities: int, relations: int) -> Found:
     """Sort the triples and remove duplicates."""
-    value = np.where(np.isnan(found["probability"]), found["score"], found["probability"])
-    order = np.lexsort((found["tail"], found["relation"], found["head"], -found["score"], -value))
+    order = np.lexsort((found["tail"], found["relation"], found["head"], -found["score"], -found["probability"]))
     found = found[order]
     packed = (found["head"].astype(np.int64) * relations + found["relation"]) * entities + found["tail"]
     return found[np.sort(np.unique(packed, return_index=True)[1])]
+
+
+def expected_precision(found: Found, precision: float) -> Found:
+    """Return the longest beginning of sorted triples whose mean probability is at least `precision`."""
+    means = np.cumsum(found["probability"]) / np.arange(1, len(found) + 1)
+    return found[: int((means >= precision).sum())]  # means do not rise, as the probabilities do not
 
 
 def hits_among(found: Found, triples: Triples, first: int) -> int:
@@ -239,7 +175,7 @@ def key_of(predictor: Predictor, wanted: Wanted) -> dict[str, Any]:
     """Return everything that the parts depend on, as JSON."""
     graph, run = predictor.graph, predictor.run
     checkpoint = run / CHECKPOINT if (run / CHECKPOINT).is_dir() else run
-    files = [checkpoint / name for name in ("model.safetensors", "calibration.json")]
+    files = [checkpoint / name for name in ("model.safetensors", "probability.json")]
     triples = hashlib.sha256(np.ascontiguousarray(graph.all_triples()).data).hexdigest()
     return {
         "version": VERSION,

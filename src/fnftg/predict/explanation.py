@@ -6,6 +6,7 @@ of a text, all variants in one batch. The other sampled edges and the evidence s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from fnftg.evidence.base import EvidenceSource, Finding
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.evidence_model import EvidenceModel, evidence_of
 from fnftg.predict.patched_table import PatchedTable
+from fnftg.predict.probability_reasons import QueryReason
 from fnftg.predict.state import PredictorState
 from fnftg.ranking.calibration import margins
 from fnftg.ranking.evidence_scores import EvidenceScores
@@ -127,7 +129,9 @@ class Explanation:
     score: float
     rank: float  # filtered rank among all entities, as in evaluation
     candidates: int  # number of entities in the filtered ranking
-    probability: float | None
+    probability: float | None  # that the triple is true; None if the graph has it, or if it was not fitted
+    conditional: float | None  # that this is the answer, given that the query has one
+    queries: list[QueryReason]  # whether the two queries of the triple have missing answers
     query: Side
     candidate: Side
     evidence: list[EvidenceReason]  # sources that have evidence for the answer
@@ -148,10 +152,13 @@ def explain(
     asked: Literal["tail", "head"] = "tail",
     hide: bool = True,
     nearest: int = 5,
+    probability: float | None = None,
+    queries: Sequence[QueryReason] = (),
 ) -> Explanation:
     """Explain a triple, given by rows, as an answer to (head, relation, ?) or (?, relation, tail).
 
-    `table` holds the candidate embeddings of the predictor's graph.
+    `table` holds the candidate embeddings of the predictor's graph, `probability` and `queries` are P(triple) and its
+    reasons.
     """
     model, graph, context = predictor.model.eval(), predictor.graph, predictor.context
     count = len(graph.relations)
@@ -211,10 +218,10 @@ def explain(
         for place, ego in enumerate((of_query, of_candidate))
     ]
     calibration, ends = predictor.calibration, vectors if asked == "tail" else vectors[::-1]
-    probability = None
+    conditional = None
     if calibration is not None:
         rival = table.best(model, query_embeddings[:1], np.union1d(taken, [centre]), scores)  # (1, 1)
-        probability = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
+        conditional = float(calibration.probabilities(margins(counts.scores[:1, None], rival), labels[:1])[0, 0])
     return Explanation(
         named(graph, head),
         named_relation(graph, relation),
@@ -226,6 +233,8 @@ def explain(
         float(mean_ranks(counts.better, counts.equal)[0]),
         len(graph.entities) - len(taken) + 1,
         probability,
+        conditional,
+        list(queries),
         sides[0],
         sides[1],
         reasons,

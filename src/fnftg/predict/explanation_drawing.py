@@ -61,7 +61,9 @@ def outcome(found: Explanation) -> str:
     """Describe score and rank in a sentence."""
     words = [f"Rank {found.rank:,g} of {found.candidates:,}, score {found.score:.3f}"]
     if found.probability is not None:
-        words.append(f"probability {found.probability:.3f}")
+        words.append(f"true with probability {found.probability:.3f}")
+    if found.conditional is not None:
+        words.append(f"probability {found.conditional:.3f} given that the query has an answer")
     if found.hidden:
         words.append("the triple is in the graph and was hidden, as in evaluation")
     elif found.in_graph:

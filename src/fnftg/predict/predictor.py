@@ -25,9 +25,10 @@ from fnftg.predict.entity_linking import resolved, resolved_delta, resolved_trip
 from fnftg.predict.explanation import Explanation, explain
 from fnftg.predict.graph_delta import extended_graph
 from fnftg.predict.index import HNSW, NearestIndex
-from fnftg.predict.inference import answered
+from fnftg.predict.inference import answered, missing_answers, triple_probabilities
 from fnftg.predict.name_index import NameIndex
 from fnftg.predict.patched_table import PatchedTable
+from fnftg.predict.probability_reasons import query_reasons
 from fnftg.predict.questions import (
     Answer,
     EntityName,
@@ -38,6 +39,7 @@ from fnftg.predict.questions import (
     checked_k,
 )
 from fnftg.predict.state import PredictorState
+from fnftg.predict.triple_probability import load as load_probability
 from fnftg.predict.vectors import entity_vectors
 from fnftg.ranking.calibration import load as load_calibration
 from fnftg.ranking.runs import RunFolder
@@ -75,6 +77,29 @@ class Predictor(PredictorState):
         asked = [resolved(question, self.entity_names, self.relation_names) for question in questions]
         return answered(self, asked, k, known)
 
+    def missing_answers(self, questions: Sequence[Question]) -> list[float | None]:
+        """Return the probability that each question has an answer which the graph lacks.
+
+        It is None if P(triple) was not fitted (`fnftg calibrate`), or if the question asks for a relation.
+        """
+        return missing_answers(self, [resolved(one, self.entity_names, self.relation_names) for one in questions])
+
+    def triple_probabilities(
+        self, triples: Sequence[tuple[EntityName, RelationName, EntityName]]
+    ) -> list[float | None]:
+        """Return the probability that each triple is true; None for triples that the graph has.
+
+        Raises:
+            FnftgError: if P(triple) was not fitted.
+
+        Examples:
+            >>> predictor.triple_probabilities([("dog.n.01", "hypernym", "wolf.n.01")])
+        """
+        if self.probability is None:
+            raise FnftgError(f"{self.run} has no probabilities of triples: run fnftg calibrate {self.run} first.")
+        asked = [resolved_triple(*triple, self.entity_names, self.relation_names) for triple in triples]
+        return triple_probabilities(self, asked)
+
     def explain(
         self,
         head: EntityName,
@@ -96,7 +121,10 @@ class Predictor(PredictorState):
         """
         one = resolved_triple(head, relation, tail, self.entity_names, self.relation_names)
         predictor, table = self._view(one.delta)
-        return explain(predictor, table, one.head, one.relation, one.tail, asked, hide, nearest)
+        [probability] = triple_probabilities(self, [one]) if self.probability is not None else [None]
+        of_queries = query_reasons(self, one)
+        triple = one.head, one.relation, one.tail
+        return explain(predictor, table, *triple, asked, hide, nearest, probability, of_queries)
 
     def vectors(self, entities: Sequence[EntityName]) -> Float32Array:
         """Return the candidate embeddings (n, d) of known or new entities."""
@@ -187,7 +215,8 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
     if graph is None and not folder.is_run and folder.path.is_dir() and (folder.path / "config.json").is_file():
         raise FnftgError(f"{folder.path} is a model without a graph: name one with --graph.")
     model = from_pretrained(run).requires_grad_(False)
-    calibration = load_calibration(folder.path / CHECKPOINT if folder.is_run else folder.path)
+    checkpoint = folder.path / CHECKPOINT if folder.is_run else folder.path
+    calibration, probability = load_calibration(checkpoint), load_probability(checkpoint)
     opened = graph if isinstance(graph, KnowledgeGraph) else _opened(folder, graph)
     answers, kept = answer_cache.get_or_create(answer_cache.folder_of(folder.path, opened), model, opened)
     return Predictor(
@@ -197,6 +226,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         GraphContext(answers.texts, answers.neighbours, answers.known, interactive=True),
         answers.table,
         None if calibration is None else calibration.bound(_ids(opened)),
+        probability,
         NameIndex(opened.entities, "entity", kept),
         NameIndex(opened.relations, "relation", kept),
         kept,

@@ -71,7 +71,8 @@ class Answer:
     name: str
     text: str
     score: float
-    probability: float | None  # None if the model is not calibrated
+    probability: float | None  # that the triple is true; None for known triples, and if it was not fitted
+    conditional: float | None  # that this is the answer, given that the query has one; None if not calibrated
     known: bool = False  # the triple is already in the graph
 
     def as_dict(self) -> dict[str, Any]:

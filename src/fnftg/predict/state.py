@@ -16,6 +16,7 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.predict.index import MEASURED, NearestIndex
 from fnftg.predict.name_index import NameIndex
+from fnftg.predict.triple_probability import TripleProbability
 from fnftg.ranking.calibration import Calibration
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.search import top_answers
@@ -31,6 +32,7 @@ class PredictorState:
     context: GraphContext  # texts, and edges of all splits
     table: Float32Array  # (N, d): candidate embeddings
     calibration: Calibration | None
+    probability: TripleProbability | None  # P(triple), if it was fitted
     entity_names: NameIndex
     relation_names: NameIndex
     folder: Path | None = None  # the cache folder, if any

@@ -45,34 +45,33 @@ def write_triples(
     found: Found,
     path: Path,
     format: str,
-    calibrated: bool,
     annotation: Annotation = "rdf-star",
     base: str | None = None,
 ) -> None:
-    """Write the triples in the given order. Triples of an uncalibrated model have no probability."""
+    """Write the triples in the given order."""
     if format in RDF:
         oxigraph = pyoxigraph()
-        statements = annotated(frames(graph, found, calibrated), annotation, nodes_under(base))
+        statements = annotated(frames(graph, found), annotation, nodes_under(base))
         prefixes = {"fnftg": "urn:fnftg:", "rdf": RDF_NAMES, "xsd": "http://www.w3.org/2001/XMLSchema#"}
         with open(path, "wb") as file:
             oxigraph.serialize(statements, file, getattr(oxigraph.RdfFormat, SYNTAXES[format]), prefixes=prefixes)
     elif format == "parquet":
-        pl.concat(frames(graph, found, calibrated)).write_parquet(path)
+        pl.concat(frames(graph, found)).write_parquet(path)
     else:
         with open(path, "wb") as file:
-            for number, frame in enumerate(frames(graph, found, calibrated)):
+            for number, frame in enumerate(frames(graph, found)):
                 if format == "tsv":
                     frame.write_csv(file, separator="\t", quote_style="never", include_header=number == 0)
                 else:
                     frame.write_ndjson(file)
 
 
-def frames(graph: KnowledgeGraph, found: Found, calibrated: bool) -> Iterator[pl.DataFrame]:
-    """Yield at least one frame of head, relation, tail, score and, if the model is calibrated, probability."""
+def frames(graph: KnowledgeGraph, found: Found) -> Iterator[pl.DataFrame]:
+    """Yield at least one frame of head, relation, tail, score and probability."""
     entities, relations = as_series(graph.entities.ids), as_series(graph.relations.ids)
     for start in range(0, max(len(found), 1), AT_A_TIME):
         part = found[start : start + AT_A_TIME]
-        frame = pl.DataFrame(
+        yield pl.DataFrame(
             {
                 "head": entities.gather(part["head"].copy()),
                 "relation": relations.gather(part["relation"].copy()),
@@ -81,7 +80,6 @@ def frames(graph: KnowledgeGraph, found: Found, calibrated: bool) -> Iterator[pl
                 "probability": part["probability"].copy(),
             }
         )
-        yield frame if calibrated else frame.drop("probability")
 
 
 def nodes_under(base: str | None) -> Callable[[str], Any]:
@@ -109,9 +107,8 @@ def annotated(parts: Iterator[pl.DataFrame], annotation: Annotation, node: Calla
     ends = [named(RDF_NAMES + end) for end in ("subject", "predicate", "object")]
     number = 0
     for frame in parts:
-        values = [name for name in ("score", "probability") if name in frame.columns]
-        predicates = [named({"score": SCORE, "probability": PROBABILITY}[name]) for name in values]
-        for head, relation, tail, *said in frame.select("head", "relation", "tail", *values).iter_rows():
+        predicates = named(SCORE), named(PROBABILITY)
+        for head, relation, tail, *said in frame.iter_rows():
             nodes = (node(head), node(relation), node(tail))
             yield triple(*nodes)
             if annotation == "none":

@@ -9,8 +9,8 @@ import numpy as np
 
 from fnftg.arrays import Float32Array
 from fnftg.ego.sampling import EgoGraphs
-from fnftg.predict.inference import RequestBatch
 from fnftg.predict.questions import ResolvedQuery
+from fnftg.predict.request_batch import RequestBatch
 from fnftg.predict.state import PredictorState
 
 

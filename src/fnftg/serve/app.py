@@ -159,7 +159,9 @@ def add_model_routes(app: FastAPI, state: AppState) -> None:
         """Predict the most likely answers to each query, best first."""
         model = state.current_model()
         queries = await state.look_up(query_resolution.resolve_queries, body, model.predictor)
-        return await state.compute(PredictRequest(model, queries, body.k, body.known), request, body.is_heavy)
+        return await state.compute(
+            PredictRequest(model, queries, body.k, body.known, body.min_missing), request, body.is_heavy
+        )
 
     @app.post("/v1/explain", **tags, **responses(schemas.ExplanationOut, *COMPUTE_ERRORS))
     async def explain(body: schemas.ExplainBody, request: Request) -> Response:

@@ -17,13 +17,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
 from fnftg.errors import FnftgError
 from fnftg.memory import hand_back_freed_memory
-from fnftg.predict.inference import answered
+from fnftg.predict.inference import answered, missing_answers
 from fnftg.predict.questions import ResolvedQuery
 from fnftg.serve.api_errors import ApiError
 from fnftg.serve.model_manager import LoadedModel
@@ -46,6 +47,7 @@ class PredictRequest:
     queries: Sequence[ResolvedQuery]
     k: int
     known: bool
+    min_missing: float = 0.0
 
     @property
     def kind(self) -> object:
@@ -235,9 +237,24 @@ def compute_together(works: Sequence[PredictRequest | Callable[[], Any]]) -> lis
     if not isinstance(first, PredictRequest):
         return [to_json(first(), inf_nan_mode="null")]
     requests = [work for work in works if isinstance(work, PredictRequest)]
-    queries = [query for request in requests for query in request.queries]
-    answers = iter(answered(first.model.predictor, queries, max(request.k for request in requests), first.known))
+    predictor, k = first.model.predictor, max(request.k for request in requests)
+    queries = [(query, request.min_missing) for request in requests for query in request.queries]
+    missing = missing_answers(predictor, [query for query, _ in queries])
+    asked = [
+        place
+        for place, ((_, least), value) in enumerate(zip(queries, missing, strict=True))
+        if value is None or value >= least
+    ]
+    found = dict(zip(asked, answered(predictor, [queries[place][0] for place in asked], k, first.known), strict=True))
+    results = ({"missing_answer": value, "answers": found.get(place, [])} for place, value in enumerate(missing))
     return [
-        to_json({"results": [{"answers": next(answers)[: request.k]} for _ in request.queries]}, inf_nan_mode="null")
+        to_json(
+            {
+                "results": [
+                    {**one, "answers": one["answers"][: request.k]} for one in islice(results, len(request.queries))
+                ]
+            },
+            inf_nan_mode="null",
+        )
         for request in requests
     ]

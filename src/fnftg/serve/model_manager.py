@@ -98,7 +98,7 @@ def model_info(predictor: Predictor, checkpoint: str) -> dict[str, Any]:
             "relations": len(graph.relations),
             "triples": sum(len(triples) for triples in graph.splits.values()),
         },
-        "calibrated": predictor.calibration is not None,
+        "calibrated": predictor.probability is not None,
         "metrics": newest_metrics(predictor.run, checkpoint),
         "version": fnftg.__version__,
         "checkpoint": checkpoint,

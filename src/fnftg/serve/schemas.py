@@ -187,6 +187,15 @@ class PredictBody(WorkBody):
     queries: Annotated[list[QueryBody], Field(min_length=1, max_length=MOST_QUERIES)]
     k: Annotated[int, Field(strict=True, ge=1, le=MOST_ANSWERS, description="number of answers per query")] = 10
     known: Annotated[bool, Field(strict=True, description="include known triples in the answers and mark them")] = False
+    min_missing: Annotated[
+        float,
+        Field(
+            strict=True,
+            ge=0,
+            le=1,
+            description="do not search for answers if the probability of a missing answer is lower",
+        ),
+    ] = 0.0
 
     def new_parts(self) -> list[tuple[int, int]]:
         return [query.new_parts() for query in self.queries]
@@ -273,11 +282,13 @@ class NamedOut(BaseModel):
 class AnswerOut(NamedOut):
     rank: int
     score: float | None
-    probability: float | None
+    probability: Annotated[float | None, Field(description="that the triple is true; null for known triples")]
+    conditional: Annotated[float | None, Field(description="that this is the answer, given that there is one")]
     known: bool
 
 
 class AnswersOut(BaseModel):
+    missing_answer: Annotated[float | None, Field(description="probability that the graph lacks an answer")]
     answers: list[AnswerOut]
 
 
@@ -335,6 +346,14 @@ class EvidenceOut(EffectOut):
     items: list[EvidenceItemOut]
 
 
+class QueryReasonOut(BaseModel):
+    """Whether one of the two queries of a triple has a missing answer, and why."""
+
+    asked: Literal["tail", "head"]
+    probability: float
+    sentences: list[str]
+
+
 class NearestTripleOut(BaseModel):
     """A training triple with the same relation and similar head and tail."""
 
@@ -356,6 +375,8 @@ class ExplanationOut(BaseModel):
     rank: float
     candidates: int
     probability: float | None
+    conditional: float | None
+    queries: list[QueryReasonOut]
     query: SideOut
     candidate: SideOut
     evidence: list[EvidenceOut]

@@ -1,4 +1,4 @@
-"""`fnftg split inductive|fir|support`."""
+"""`fnftg split inductive|random|fir|support`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,16 @@ def inductive(parser: ArgumentParser, arguments: list[str]) -> None:
             "entity or leaving a relation with too few edges (--min-edges)."
         )
     _save(split, chosen)
+
+
+def random(parser: ArgumentParser, arguments: list[str]) -> None:
+    parser.epilog = examples("fnftg split random people -o people-random --val 0.05 --test 0.05 --seed 7")
+    _add_common(parser)
+    parser.add_argument("--val", type=float, default=0.05, help="share of triples for val (default: %(default)s)")
+    parser.add_argument("--test", type=float, default=0.05, help="share of triples for test (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    chosen = parser.parse_args(arguments)
+    _save(open_graph(chosen.graph).split_random(chosen.val, chosen.test, chosen.seed), chosen)
 
 
 def fir(parser: ArgumentParser, arguments: list[str]) -> None:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fnftg.console import log, print_json, print_table
+from fnftg.console import log, print_json, print_table, print_text
 from fnftg.errors import FnftgError
 from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, add_output, examples
 
@@ -16,21 +16,21 @@ SHOWN, MEASURED = 10, 1_000  # triples in the printed table; best triples compar
 
 def complete(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.description = f"""{parser.description}\n
-Predicts the tails of every entity and relation, and writes the likeliest triples that the graph does not have, best
-first. All entities are queried and all are candidates, unless --types or --entities restricts them.
+Writes the triples that the graph lacks and that are probably true, likeliest first, with their probabilities. Only
+queries that may have a missing answer are asked, so the command takes as long as the likely links take, not as all
+pairs of entities and relations would. It needs a run with probabilities of triples (fnftg calibrate).
 
-A probability is that of an answer to a query that has an answer. Most entities have no tail for most relations, and a
-score cannot tell that a query has no answer. --types leaves out entities that were never a head, or a tail, of the
-relation.
+The probabilities assume that a share of the true links is missing (fnftg calibrate --missing). --expected-precision 0.8
+stops where the mean probability of the triples falls below 0.8, so that about 80 % of them should be true.
 
-If the command is interrupted, run it again to continue; the output is the same, byte for byte. --memory limits the
-search. Sorting needs about 60 more bytes for each triple found; use -k, --min-probability and --min-score to keep
-fewer."""
+--review writes a web page on which a person accepts or rejects the triples with the keyboard and exports the accepted
+ones. If the command is interrupted, run it again to continue; the output is the same, byte for byte."""
     parser.epilog = examples(
         "fnftg complete animals-run -o missing.tsv",
-        "fnftg complete animals-run -o missing.parquet -k 3 --both --types --min-probability 0.5",
-        "fnftg complete animals-run -o dogs.jsonl --relations hypernym --entities dog,poodle",
+        "fnftg complete animals-run -o missing.parquet --expected-precision 0.8",
+        "fnftg complete animals-run -o dogs.jsonl --relations hypernym --entities dog,poodle --min-probability 0.001",
         "fnftg complete animals-run -o missing.ttl --annotation reification --base http://example.org/id/",
+        "fnftg complete animals-run -o missing.tsv --review review.html",
         "fnftg complete animals-run -o check.tsv --hold-out test",
     )
     parser.add_argument(
@@ -44,12 +44,16 @@ fewer."""
     parser.add_argument(
         "--entities", metavar="E1,E2", help="only these entities, by id or name, or a file with one per line"
     )
-    parser.add_argument("--both", action="store_true", help="also predict heads; triples found twice are written once")
     parser.add_argument(
-        "--types", action="store_true", help="only heads and tails that the relation already has in the graph"
+        "--min-probability", type=float, metavar="P", default=0.01, help="leave out less likely triples (default: 0.01)"
     )
-    parser.add_argument("--min-probability", type=float, metavar="P", help="leave out triples below this probability")
-    parser.add_argument("--min-score", type=float, metavar="S", help="leave out triples below this score")
+    parser.add_argument(
+        "--expected-precision", type=float, metavar="P", help="stop where the mean probability falls below P"
+    )
+    parser.add_argument(
+        "--stream", action="store_true", help="also print triples as JSON lines when they are found, unsorted"
+    )
+    parser.add_argument("--review", type=Path, metavar="HTML", help="also write a page for reviewing the triples")
     parser.add_argument(
         "--annotation",
         choices=("rdf-star", "reification", "none"),
@@ -63,7 +67,6 @@ fewer."""
         "--hold-out", metavar="SPLIT", help="treat these triples as unknown, and count how many are found"
     )
     parser.add_argument("--graph", help=f"use this graph instead of the training graph: {GRAPH_HELP}")
-    parser.add_argument("--memory", default="1GB", help="memory for the search (default: 1GB)")
     add_json(parser)
     run_completion(parser.parse_args(arguments))
 
@@ -71,25 +74,46 @@ fewer."""
 def run_completion(chosen: Any) -> None:
     from fnftg.files import new_file
     from fnftg.predict.completion import complete as search
-    from fnftg.predict.completion import forget, hits_among
-    from fnftg.predict.triple_files import format_of, nodes_under, write_triples
-    from fnftg.sizes import parse_size
+    from fnftg.predict.completion import expected_precision, forget, hits_among
+    from fnftg.predict.review_page import review_page
+    from fnftg.predict.triple_files import format_of, frames, nodes_under, write_triples
 
     started, output = time.perf_counter(), chosen.output
-    format, memory = format_of(output), parse_size(chosen.memory)
-    if output.exists() and not chosen.force:
-        raise FnftgError(f"{output} already exists: choose another name, or replace it with --force.")
+    format = format_of(output)
+    for path in (output, chosen.review):
+        if path is not None and path.exists() and not chosen.force:
+            raise FnftgError(f"{path} already exists: choose another name, or replace it with --force.")
+    if chosen.stream and chosen.json:
+        raise FnftgError("--stream and --json both print JSON: choose one of them.")
     if chosen.base is not None:
         nodes_under(chosen.base)
+    check_share(chosen.min_probability, "--min-probability")
+    check_share(chosen.expected_precision, "--expected-precision")
     predictor, held_out = opened(chosen)
     wanted = wanted_of(chosen, predictor)
     folder = output.absolute().with_name(f".{output.name}.parts")
-    found = search(predictor, wanted, folder, memory)
-    calibrated = predictor.calibration is not None
+
+    def stream(found: Any) -> None:
+        for frame in frames(predictor.graph, found):
+            print_text(frame.write_ndjson().rstrip()) if len(frame) else None
+
+    completed = search(predictor, wanted, folder, stream if chosen.stream else None)
+    found = completed.triples
+    if chosen.expected_precision is not None:
+        found = expected_precision(found, chosen.expected_precision)
     with new_file(output, chosen.force) as partial:
-        write_triples(predictor.graph, found, partial, format, calibrated, chosen.annotation, chosen.base)
+        write_triples(predictor.graph, found, partial, format, chosen.annotation, chosen.base)
+    if chosen.review is not None:
+        with new_file(chosen.review, chosen.force) as partial:
+            partial.write_text(review_page(predictor, found, str(chosen.run)), encoding="utf-8")
     forget(folder)
-    summary: dict[str, Any] = {"triples": len(found), "output": str(output), "calibrated": calibrated}
+    likely = float(found["probability"].sum())
+    summary: dict[str, Any] = {
+        "triples": len(found),
+        "expected": likely,
+        "queries": completed.asked,
+        "output": str(output),
+    }
     if held_out is not None:
         first = min(MEASURED, len(found))
         hits = hits_among(found, held_out, first)
@@ -104,6 +128,13 @@ def run_completion(chosen: Any) -> None:
         print_json(summary)
     else:
         print_summary(predictor, found, summary)
+        if chosen.review is not None:
+            log(f"Open {chosen.review} in a browser to review the triples.")
+
+
+def check_share(value: float | None, option: str) -> None:
+    if value is not None and not 0 <= value <= 1:
+        raise FnftgError(f"{option} {value} is not a probability: give a number from 0 to 1.")
 
 
 def opened(chosen: Any) -> tuple[Any, Any]:
@@ -129,27 +160,12 @@ def wanted_of(chosen: Any, predictor: Any) -> Any:
     from fnftg.predict.completion import Wanted
     from fnftg.predict.questions import checked_k
 
-    if chosen.min_probability is not None:
-        if not 0 <= chosen.min_probability <= 1:
-            raise FnftgError(
-                f"--min-probability {chosen.min_probability} is not a probability: give a number from 0 to 1."
-            )
-        if predictor.calibration is None:
-            raise FnftgError(f"{chosen.run} is not calibrated: run fnftg calibrate first, or use --min-score.")
     relations = entities = None
     if chosen.relations is not None:
         relations = tuple(sorted({predictor.relation_names.row(name) for name in chosen.relations.split(",")}))
     if chosen.entities is not None:
         entities = tuple(sorted({predictor.entity_names.row(name) for name in listed(chosen.entities)}))
-    return Wanted(
-        checked_k(chosen.k),
-        relations,
-        entities,
-        chosen.both,
-        chosen.types,
-        chosen.min_probability,
-        chosen.min_score,
-    )
+    return Wanted(checked_k(chosen.k), relations, entities, chosen.min_probability)
 
 
 def listed(words: str) -> list[str]:
@@ -167,25 +183,24 @@ def listed(words: str) -> list[str]:
 
 
 def print_summary(predictor: Any, found: Any, summary: dict[str, Any]) -> None:
-    graph, calibrated = predictor.graph, summary["calibrated"]
+    graph = predictor.graph
     rows = [
         (
-            f"{one['probability']:.3f}" if calibrated else f"{one['score']:.3f}",
+            f"{one['probability']:.3f}",
             graph.entities.name(int(one["head"])),
             graph.relations.name(int(one["relation"])),
             graph.entities.name(int(one["tail"])),
         )
         for one in found[:SHOWN]
     ]
-    note = f"{summary['triples']:,} triples, {summary['seconds']:.1f} s."
+    note = (
+        f"{summary['triples']:,} triples, {summary['expected']:,.0f} of which are expected to be true; "
+        f"{summary['queries']:,} queries, {summary['seconds']:.1f} s."
+    )
     if held := summary.get("held_out"):
         note += (
             f"  {held['found']:,} of the first {held['first']:,} are among the {held['triples']:,} held-out triples: "
             f"precision {held['precision']:.3f}."
         )
-    if not calibrated:
-        note += "  Scores are not probabilities: run fnftg calibrate to get them."
-    print_table(
-        "the likeliest triples", ["probability" if calibrated else "score", "head", "relation", "tail"], rows, note
-    )
+    print_table("the likeliest missing triples", ["probability", "head", "relation", "tail"], rows, note)
     log(f"Saved all triples to {summary['output']}.")

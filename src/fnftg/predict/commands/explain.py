@@ -90,6 +90,7 @@ def print_reasons(found: Any) -> None:
     from fnftg.predict.explanation_drawing import outcome, triple_words
 
     print_text(f"{triple_words(found)}\n{outcome(found)}\n")
+    print_queries(found)
     for words, side in (("query entity", found.query), ("answer", found.candidate)):
         rows: list[tuple[Any, ...]] = []
         for edge in side.edges[:SHOWN]:
@@ -127,6 +128,18 @@ def print_reasons(found: Any) -> None:
         print_table(f"the nearest training triples of {found.relation.name}", ["head", "tail", "distance"], rows, note)
 
 
+def print_queries(found: Any) -> None:
+    """Print whether the two queries of the triple have missing answers, and why."""
+    for one in found.queries:
+        ends = (found.head.name, "?") if one.asked == "tail" else ("?", found.tail.name)
+        print_text(
+            f"{ends[0]} — {found.relation.name} → {ends[1]} has a missing answer with probability "
+            f"{one.probability:.2g}. {' '.join(one.sentences)}"
+        )
+    if found.queries:
+        print_text("")
+
+
 def item_words(item: Any) -> str:
     """Describe an item by its edge, its entity, or both."""
     edge = "" if item.relation is None else step_words(item.relation)
@@ -153,6 +166,7 @@ def print_short(found: Any) -> None:
     if found.nearest:
         near = (f"{near.head.name} → {near.tail.name}" for near in found.nearest[:SHORT])
         lines.append(("similar in training", ", ".join(near)))
+    print_queries(found)
     answer = found.tail if found.asked == "tail" else found.head
     print_text(f"Why {answer.name}? The largest effects on its score:")
     print_text("\n".join(f"  {title:23}{words}" for title, words in lines) + "\n")

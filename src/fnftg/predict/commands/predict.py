@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fnftg.console import log, print_json, print_table
+from fnftg.console import log, print_json, print_table, print_text
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.shared_arguments import add_json, examples
 from fnftg.predict.commands.arguments import add_new, add_run, new_entity
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 BLOCK = 256  # lines of a batch answered together
 SHOWN = 60  # characters of a text in a table
+QUOTES = "'\""
 ASKED = ("tails", "heads", "relations")
+UNLIKELY = 0.01  # below this probability, no missing link is expected
 
 
 def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
@@ -30,6 +32,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg predict animals-run --head dog --relation hypernym",
         "fnftg predict animals-run --relation hypernym --tail carnivore -k 20 --known",
         "fnftg predict animals-run --head dog --tail wolf",
+        "fnftg predict animals-run --head dog --relation hypernym --tail wolf",
         'fnftg predict animals-run --text "okapi, a striped relative of the giraffe" --relation hypernym --reasons',
         'fnftg predict animals-run --text "okapi, …" --edge "hypernym=ruminant" --ask heads --relation "has part"',
         'fnftg predict animals-run --head fox --relation-text "is the natural predator of"',
@@ -46,6 +49,9 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument("--ask", choices=ASKED, help="what to predict (default: the part that is not given)")
     parser.add_argument("-k", type=int, default=10, help="number of answers (default: 10)")
     parser.add_argument("--known", action="store_true", help="keep known triples among the answers, and mark them")
+    parser.add_argument(
+        "--conditional", action="store_true", help="also show the probability of each answer, given that there is one"
+    )
     parser.add_argument("--reasons", action="store_true", help="explain the best answer in a few lines")
     parser.add_argument(
         "--index", choices=("hnsw",), help="approximate search in milliseconds; the index is built on first use"
@@ -61,7 +67,8 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
     checked_k(chosen.k)
     lines = open_batch(chosen)
-    question = None if lines else asked_for(chosen)
+    triple = None if lines else whole_triple(chosen)
+    question = None if lines or triple else asked_for(chosen)
     predictor = load(chosen.run, chosen.graph)
     if chosen.index:
         predictor = predictor.indexed()
@@ -70,8 +77,39 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         log(f"The index finds {recall:.1%} of the ten best answers, measured on {questions} questions.")
     if lines:
         answer_batch(predictor, lines, chosen)
+    elif triple is not None:
+        print_triple(predictor, triple, chosen)
     elif question is not None:
         answer_one(predictor, question, chosen)
+
+
+def whole_triple(chosen: Any) -> tuple[Any, Any, Any] | None:
+    """Return the triple if head, relation and tail are all given, else None."""
+    from fnftg.predict.questions import Relation
+
+    relation: Any = chosen.relation if chosen.relation_text is None else Relation(chosen.relation_text)
+    new = new_entity(chosen)
+    head = chosen.head if chosen.head is not None else new if chosen.tail is not None else None
+    tail = chosen.tail if chosen.tail is not None else new if chosen.head is not None else None
+    if None in (head, relation, tail) or (new is not None and None not in (chosen.head, chosen.tail)):
+        return None
+    return head, relation, tail
+
+
+def print_triple(predictor: Predictor, triple: tuple[Any, Any, Any], chosen: Any) -> None:
+    """Print the probability of a triple and, with --reasons, why."""
+    found = predictor.explain(*triple) if chosen.reasons else None
+    [probability] = predictor.triple_probabilities([triple])
+    known = probability is None
+    words = [getattr(part, "text", part) for part in triple]
+    if chosen.json:
+        value = {"triple": words, "probability": probability, "known": known}
+        print_json(value if found is None else {**value, "reasons": found.as_dict()})
+        return
+    said = "the graph has this triple." if known else f"true with probability {probability:.3f}."
+    print_text(f"{' — '.join(shortened(str(word), 60).strip(QUOTES) for word in words)}: {said}")
+    if found is not None:
+        print_short(found)
 
 
 def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
@@ -85,7 +123,7 @@ def answer_one(predictor: Predictor, question: Question, chosen: Any) -> None:
         found = {"question": as_words(question), "answers": [answer.as_dict() for answer in answers]}
         print_json(found if not chosen.reasons else {**found, "reasons": reasons and reasons.as_dict()})
         return
-    print_answers(question, answers)
+    print_answers(question, answers, chosen.conditional, missing_words(predictor, question))
     if reasons is not None:
         print_short(reasons)
 
@@ -101,21 +139,35 @@ def best_reasons(predictor: Predictor, question: Question, answers: list[Answer]
     return predictor.explain(**triple, asked="head" if place == "head" else "tail")
 
 
-def print_answers(question: Question, answers: list[Answer]) -> None:
+def missing_words(predictor: Predictor, question: Question) -> str | None:
+    """Say how likely it is that the question has an answer which the graph lacks."""
+    found = predictor.missing_answers([question])[0]
+    if found is None:
+        return None
+    if found < UNLIKELY:
+        return f"No missing link is expected: this query has a missing answer with probability {found:.2g}."
+    return f"This query has a missing answer with probability {found:.2f}."
+
+
+def print_answers(question: Question, answers: list[Answer], conditional: bool, missing: str | None) -> None:
     likely = any(answer.probability is not None for answer in answers)
+    conditional &= any(answer.conditional is not None for answer in answers)
     marked = any(answer.known for answer in answers)
-    columns = ["", "score", *(["probability"] if likely else []), "id", "name", "text", *(["known"] if marked else [])]
+    columns = ["", "score", *(["probability"] if likely else []), *(["given an answer"] if conditional else [])]
+    columns += ["id", "name", "text", *(["known"] if marked else [])]
     rows = []
     for answer in answers:
         text = answer.text if len(answer.text) <= SHOWN else answer.text[: SHOWN - 1] + "…"
-        probability = [] if not likely else [f"{answer.probability or 0:.3f}"]
+        values = [answer.probability] if likely else []
+        values += [answer.conditional] if conditional else []
+        shown = ["" if value is None else f"{value:.3f}" for value in values]
         mark = [] if not marked else ["known" if answer.known else ""]
-        rows.append([answer.rank, f"{answer.score:.3f}", *probability, answer.id, answer.name, text, *mark])
+        rows.append([answer.rank, f"{answer.score:.3f}", *shown, answer.id, answer.name, text, *mark])
     words = as_words(question)
     parts = [
         shortened(str(words[part]), 60).strip("'\"") if words[part] else "?" for part in ("head", "relation", "tail")
     ]
-    note = None if likely else "Scores are not probabilities: run fnftg calibrate to get them."
+    note = missing or (None if likely else "Scores are not probabilities: run fnftg calibrate to get them.")
     print_table(" — ".join(parts), columns, rows, note if answers else "No answers: all candidates are known triples.")
 
 

@@ -1,7 +1,7 @@
 // The query form (relation, direction, known links) and the ranked answers, for known and new entities.
 
 import { aborted } from "./api.js";
-import { ALL, MOST_RELATIONS, ask, merged } from "./queries.js";
+import { ALL, LIKELY, MOST_RELATIONS, UNLIKELY, ask, byLikelihood, merged } from "./queries.js";
 import { combobox } from "./combobox.js";
 import { h, latest } from "./dom.js";
 import { elsewhere } from "./snippets.js";
@@ -132,7 +132,8 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       paint(found, relations.length);
     };
     try {
-      await ask(state.subject, relations, state.direction, k, state.known, signal, progress);
+      const pruned = isAll() && graph.calibrated && !state.known ? UNLIKELY : 0;
+      await ask(state.subject, relations, state.direction, k, state.known, signal, progress, pruned);
       onproblem(null);
     } catch (error) {
       if (aborted(error) || signal.aborted) return;
@@ -151,7 +152,8 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const parts = [];
     if (found.length < all)
       parts.push(h("p", { class: "remark" }, `${number(found.length)} of ${number(all)} relations done…`));
-    if (!found.some(({ answers }) => answers.length)) {
+    if (isAll() && graph.calibrated) parts.push(lists(), ...ofAll(found));
+    else if (!found.some(({ answers }) => answers.length)) {
       parts.push(
         empty(
           "No new answers",
@@ -160,8 +162,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
         ),
       );
     } else if (!isAll()) parts.push(list(found[0].answers, found[0].relation));
-    else if (inGroups()) parts.push(lists(), ...found.filter(({ answers }) => answers.length).map(group));
-    else parts.push(lists(), list(merged(found).slice(0, wanted()), null));
+    else parts.push(...found.filter(({ answers }) => answers.length).map(group));
     parts.push(...notes(found));
     results.replaceChildren(...parts);
     results.removeAttribute("aria-busy");
@@ -170,6 +171,40 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
       ? `${counted(results.querySelectorAll(".answer").length, "answer")}, the first is ${best}`
       : "No answers";
     slide(results, places);
+  }
+
+  /** Show the likely links of all relations; relations without any are folded away. */
+  function ofAll(found) {
+    const [likely, others] = byLikelihood(found, state.known);
+    const shown = inGroups()
+      ? likely.map(group)
+      : [list(merged(likely).filter(({ probability, known: isKnown }) => isKnown || probability >= LIKELY).slice(0, wanted()), null)];
+    return [
+      ...(likely.length ? shown : [empty("No missing link expected", "The graph seems to have all links of this entity.")]),
+      others.length > 0 &&
+        h(
+          "details",
+          { class: "unlikely" },
+          h("summary", {}, `No missing link expected: ${counted(others.length, "relation")}`),
+          h(
+            "ul",
+            {},
+            others.map(({ relation: id, missing, answers }) =>
+              h(
+                "li",
+                {},
+                h(
+                  "button",
+                  { type: "button", class: "plain", onclick: () => onchange({ relation: id, words: "" }) },
+                  spoken(graph.relationName(id)),
+                ),
+                missing !== null && ` missing answer: ${percent(missing)}`,
+                answers.length > 0 && `, best ${answers[0].name} ${percent(answers[0].probability ?? 0)}`,
+              ),
+            ),
+          ),
+        ),
+    ].filter(Boolean);
   }
 
   function notes(found) {
@@ -183,6 +218,10 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
           { class: "remark" },
           `These are the ${MOST_RELATIONS} most frequent relations. Choose one of the other ${number(skipped)} by name.`,
         ),
+      graph.calibrated &&
+        found.length === 1 &&
+        found[0].missing !== null &&
+        h("p", { class: "remark" }, `Probability that the graph lacks an answer: ${percent(found[0].missing)}.`),
       !graph.calibrated &&
         h("p", { class: "remark" }, "Scores are not probabilities. Run ", h("code", {}, "fnftg calibrate"), " to get them."),
     ].filter(Boolean);
@@ -228,7 +267,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
     const scores = answers.map(({ score }) => score ?? 0);
     const [best, worst] = [Math.max(...scores), Math.min(...scores)];
     const share = ({ probability, score }) =>
-      probability ?? (best === worst ? 1 : 0.05 + (0.95 * (score - worst)) / (best - worst));
+      probability ?? (graph.calibrated ? 0 : best === worst ? 1 : 0.05 + (0.95 * (score - worst)) / (best - worst));
     return h(
       "ol",
       {},
@@ -238,7 +277,8 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
 
   function row(answer, only, share, rank) {
     const id = only ?? answer.relation;
-    const value = answer.probability === null ? decimal(answer.score) : percent(answer.probability);
+    const scored = answer.probability === null && !(graph.calibrated && answer.known);
+    const value = answer.probability !== null ? percent(answer.probability) : scored ? decimal(answer.score) : "";
     const kind = answer.probability === null ? "Score" : "Probability";
     return h(
       "li",

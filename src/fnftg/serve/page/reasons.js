@@ -67,11 +67,12 @@ function painted(graph, found) {
       end(found.tail, found.asked === "tail"),
     ),
     figures(found),
+    missingAnswers(found, relation),
     picture(graph, found, relation),
     h("div", { class: "columns" }, words(found, "query"), words(found, "candidate")),
     ...evidence(graph, found),
     nearest(found, relation),
-  ];
+  ].filter(Boolean);
 }
 
 const end = (entity, asked) =>
@@ -87,6 +88,7 @@ function figures(found) {
       {},
       figure("Rank", rank(found.rank), h("small", {}, ` of ${number(found.candidates)}`)),
       found.probability !== null && figure("Probability", percent(found.probability)),
+      found.conditional !== null && figure("Given an answer", percent(found.conditional)),
       figure("Score", decimal(found.score)),
     ),
     found.hidden &&
@@ -95,6 +97,26 @@ function figures(found) {
         { class: "remark" },
         "This triple is in the graph. It was hidden from the model here, as in evaluation.",
       ),
+  );
+}
+
+// Missing answers
+
+function missingAnswers(found, relation) {
+  if (!found.queries.length) return null;
+  const name = ({ asked }) =>
+    asked === "tail" ? `${found.head.name} → ${relation} → ?` : `? → ${relation} → ${found.tail.name}`;
+  return h(
+    "section",
+    {},
+    h("h3", {}, "Is a link missing?"),
+    h(
+      "ul",
+      { class: "missing" },
+      found.queries.map((query) =>
+        h("li", {}, h("b", {}, name(query)), ` ${percent(query.probability)}. `, query.sentences.join(" ")),
+      ),
+    ),
   );
 }
 
