@@ -731,7 +731,7 @@ BAD_QUESTIONS: dict[str, tuple[tuple[object, ...], str]] = {
     "empty relation text": (("--head", "e3", "--relation-text", ""), "text of the new relation is empty"),
     "two relations": ((*KNOWN, "--relation-text", "a"), "exclude each other"),
     "nothing asked": (("--head", "e3"), "Give two of"),
-    "all given": ((*KNOWN, "--tail", "e4"), "Give two of"),
+    "all given": ((*KNOWN, "--tail", "e4"), "no probabilities of triples"),
     "three entities": (("--head", "e3", "--tail", "e4", "--text", "a"), "third entity"),
     "edge of nothing": ((*KNOWN, "--edge", "_r_1=e3"), "describe it with --text"),
     "ask for what is given": ((*KNOWN, "--ask", "heads"), "ask for tails"),

@@ -261,8 +261,8 @@ def likely_queries(context: GraphContext, entities: Int32Array) -> tuple[Int32Ar
         rows, cosines = context.nearest_texts(NEAREST)(entities)
         query, place = np.nonzero(rows != NO_NEIGHBOUR)
         weights = np.maximum(cosines[query, place], 0).astype(np.float64) ** SHARPNESS
-        entry, labels = sets(rows[query, place])
-        near_keys, which = np.unique(query[entry] * size + labels, return_inverse=True)
+        entry, near_labels = sets(rows[query, place])
+        near_keys, which = np.unique(query[entry] * size + near_labels, return_inverse=True)
         whole = np.bincount(query, weights, len(entities))
         near_shares = np.bincount(which, weights[entry], len(near_keys)) / np.maximum(whole[near_keys // size], 1e-12)
     pairs = np.unique(np.concatenate([*keys, near_keys]))

@@ -54,8 +54,8 @@ class TripleInputs:
 
     def features(self, query: TwoCases) -> Float64Array:
         """Return the features of the triples (n, 6), given the model of queries."""
-        logits = (query.logits(one.matrix(), one.isolated) for one in (self.first, self.second))
-        return triple_features(*logits, self.first_margin, self.second_margin)
+        first, second = (query.logits(one.matrix(), one.isolated) for one in (self.first, self.second))
+        return triple_features(first, second, self.first_margin, self.second_margin)
 
     def probabilities(self, probability: TripleProbability) -> Float64Array:
         """Return P(triple) of each triple, (n,). It does not depend on which end was asked for."""

@@ -14,7 +14,7 @@ weights of their own, because all their links are missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,14 +181,18 @@ def load(folder: Path) -> TripleProbability | None:
     path = Path(folder) / FILE
     if not path.is_file():
         return None
-    names: Sequence[tuple[str, int]] = (("query", len(FEATURES)), ("triple", len(TRIPLE_FEATURES)), ("screen", 4))
     try:
         value = read_json(path)
         if value["format"] == FORMAT and value["version"] != VERSION:
             raise FnftgError(f"{path} was written by another version of fnftg: run fnftg calibrate again.")
         if value["format"] != FORMAT or value["features"]["query"] != list(FEATURES):
             raise ValueError("another format")
-        found = TripleProbability(*(read_cases(value[name], size) for name, size in names), dict(value["about"]))
+        found = TripleProbability(
+            read_cases(value["query"], len(FEATURES)),
+            read_cases(value["triple"], len(TRIPLE_FEATURES)),
+            read_cases(value["screen"], 4),
+            dict(value["about"]),
+        )
         weights = value["weights"]
     except (DamagedError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{path} is damaged: run fnftg calibrate again.") from error

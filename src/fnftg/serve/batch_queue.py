@@ -246,12 +246,13 @@ def compute_together(works: Sequence[PredictRequest | Callable[[], Any]]) -> lis
         if value is None or value >= least
     ]
     found = dict(zip(asked, answered(predictor, [queries[place][0] for place in asked], k, first.known), strict=True))
-    results = ({"missing_answer": value, "answers": found.get(place, [])} for place, value in enumerate(missing))
+    places = iter(range(len(queries)))
     return [
         to_json(
             {
                 "results": [
-                    {**one, "answers": one["answers"][: request.k]} for one in islice(results, len(request.queries))
+                    {"missing_answer": missing[place], "answers": found.get(place, [])[: request.k]}
+                    for place in islice(places, len(request.queries))
                 ]
             },
             inf_nan_mode="null",
