@@ -1,0 +1,220 @@
+"""Write the real output of every command into the tutorials and examples: make transcripts.
+
+    python docs/transcripts.py [--folder DIR] [PAGE …]
+
+The code of all pages runs in order, in one new folder, with one training run (`animals-run`, trained by the tour).
+
+- A block with a title is a file. It is written before the commands of its page run.
+- A `sh` block runs; of blocks in tabs, the first one. Exported variables stay. `fnftg serve` runs until the next server or
+  the end of the page. A `python` block runs if an output follows it.
+- A `text` or `json` block right after a block is its output, which this script replaces.
+
+Comments in front of a block change this:
+
+    <!-- not run -->                      the block does not run
+    <!-- output of: COMMAND -->           the block is the output of this command; on README.md nothing else runs
+    <!-- output: rows 3; from A; to B --> tables keep 3 rows; the output starts at a line with A and ends at one with B
+    <!-- output: items 1 -->              lists in JSON keep 1 item
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+DOCS = Path(__file__).resolve().parent
+NAMES = ("docs/tour.md", "README.md", "docs/tutorial-csv.md", "docs/tutorial-ontology.md", "docs/tutorial-service.md")
+PAGES = [DOCS.parent / name for name in (*NAMES, "docs/http.md", "docs/predicting.md")]  # the first trains the model
+BLOCK = re.compile(
+    r'^(?:<!-- (?P<note>[^\n]*?) -->\n+)?(?P<indent> *)```(?P<language>\w+)(?: title="(?P<title>.+?)")?\n'
+    r"(?P<body>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+PROGRESS = re.compile(r"^[\w ]+: [\d,]+ of [\d,]+ .* left\n", re.MULTILINE)  # which a terminal shows in one line
+WIDTH, LONGEST_TEXT = 110, 60  # of JSON
+PORT = "8000"  # on the pages; commands get one that is free
+
+
+@dataclass
+class Step:
+    """A piece of code to run, and the block that shows its output, if there is one."""
+
+    code: str
+    language: str
+    output: re.Match[str] | None = None
+
+
+def steps(text: str, only_notes: bool = False) -> list[Step]:
+    """What a page runs, in order."""
+    found: list[Step] = []
+    last: tuple[int, Step | None, bool] = (0, None, False)  # end of the last code, its step, whether it is in a tab
+    for block in BLOCK.finditer(text):
+        between = [line for line in text[last[0] : block.start()].splitlines() if line.strip()]
+        follows = last[1] is not None and all(re.match(r"===|    |<!--", line) for line in between)
+        note, code = block["note"] or "", re.sub(rf"^{block['indent']}", "", block["body"], flags=re.MULTILINE)
+        if note.startswith("output of: "):
+            found.append(Step(note.removeprefix("output of: "), "sh", block))
+        elif only_notes or block["title"] or note == "not run":
+            last = (0, None, False)
+        elif block["language"] in ("text", "json"):
+            if follows and last[1] is not None:
+                last[1].output = block
+            last = (0, None, False)
+        elif block["language"] in ("sh", "python"):
+            if not (follows and last[2] and block["indent"]):  # not another tab
+                last = (block.end(), Step(code, block["language"]), bool(block["indent"]))
+                found.extend([last[1]] if last[1] else [])
+    return [step for step in found if step.language == "sh" or step.output]
+
+
+class Shell:
+    """Runs code in one folder and gives what it prints, without paths of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.server = folder, None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        commands = folder / "bin"
+        commands.mkdir(parents=True)
+        for name, arguments in {"fnftg": "-m fnftg ", "python": ""}.items():
+            (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
+            (commands / name).chmod(0o755)
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONUNBUFFERED"), "1")  # same bits every time
+        self.settings = {**os.environ, **threads, "FNFTG_HOME": str(folder / "home")}
+        self.settings["PATH"] = f"{commands}:{os.environ['PATH']}"
+
+    def run(self, step: Step) -> str:
+        print(step.code.rstrip(), file=sys.stderr)
+        code = step.code if step.language == "sh" else f"python - <<'END'\n{step.code}\nEND\n"
+        code = f"set -e\n[ ! -f .exported ] || . ./.exported\n{code.replace(PORT, self.port)}\nexport -p > .exported\n"
+        return self.serve(code) if re.search(r"\bfnftg serve\b", step.code) else self.finish(code)
+
+    def finish(self, code: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", code], cwd=self.folder, env=self.settings, text=True, stdout=-1, stderr=subprocess.STDOUT
+        )
+        if done.returncode:
+            raise SystemExit(f"The command failed:\n{done.stdout}")
+        return self.cleaned(done.stdout)
+
+    def serve(self, code: str) -> str:
+        """Start a server and give what it prints until it answers."""
+        self.stop()
+        with (log := self.folder / ".server").open("w") as file:
+            self.server = subprocess.Popen(
+                ["bash", "-c", code], cwd=self.folder, env=self.settings, stdout=file, stderr=file, start_new_session=True
+            )
+        while self.server.poll() is None:
+            with contextlib.suppress(URLError, ConnectionError), urlopen(f"http://127.0.0.1:{self.port}/readyz"):
+                return self.cleaned(log.read_text())
+            time.sleep(0.2)
+        raise SystemExit(f"The server ended:\n{log.read_text()}")
+
+    def stop(self) -> None:
+        if self.server is not None:
+            os.killpg(self.server.pid, signal.SIGTERM)
+            self.server.wait()
+            self.server = None
+
+    def cleaned(self, output: str) -> str:
+        output = PROGRESS.sub("", output).replace(str(self.folder / "home"), "~/.cache/fnftg")
+        output = output.replace(f"{self.folder}/", "").replace(self.port, PORT)
+        return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", output, flags=re.MULTILINE)).strip("\n") + "\n"
+
+
+def excerpt(output: str, note: str) -> str:
+    """The part of an output that its note asks for."""
+    given = dict(part.split(" ", 1) for part in note.removeprefix("output: ").split("; ")) if "output: " in note else {}
+    lines = output.splitlines()
+    starts = [number for number, line in enumerate(lines) if given.get("from", "") in line]
+    ends = [number for number, line in enumerate(lines) if given.get("to", "") in line] if "to" in given else [len(lines)]
+    if not starts or not ends:
+        raise SystemExit(f"The output has no line for '{note}':\n{output}")
+    lines = lines[starts[0] : next((end for end in ends if end >= starts[0]), len(lines)) + 1]
+    if "rows" in given:
+        kept, room = [], None
+        for line in lines:
+            room = int(given["rows"]) if line.startswith(" ───") else None if not line else room
+            kept += [line] if room is None or room >= 0 or line.startswith(" ───") else ["  …"] if room == -1 else []
+            room = None if room is None else room - 1
+        lines = kept
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def shortened(value: Any, items: int) -> Any:
+    """A JSON value with long texts cut, long lists too, and four digits behind the point."""
+    if isinstance(value, dict):
+        return {key: shortened(one, items) for key, one in value.items()}
+    if isinstance(value, list):
+        return [shortened(one, items) for one in value[:items]] + ["…"] * (len(value) > items)
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT].rstrip()}…"
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def laid_out(value: Any, column: int = 0) -> str:
+    """JSON in lines of at most WIDTH characters, as full as they can be."""
+    flat = json.dumps(value, ensure_ascii=False).replace('"…"', "…")
+    if column + len(flat) <= WIDTH or not isinstance(value, (dict, list)) or not value:
+        return flat
+    named = isinstance(value, dict)
+    heads = [f"{json.dumps(key)}: " for key in value] if named else [""] * len(value)
+    text, line = "", column + 1
+    for head, one in zip(heads, value.values() if named else value, strict=True):
+        part = head + laid_out(one, column + 1 + len(head) * (len(json.dumps(one)) + column < WIDTH))
+        if text and (line + len(part) > WIDTH or "\n" in part):
+            text, line = f"{text},\n{' ' * (column + 1)}{part}", column + 1 + len(part)
+        else:
+            text, line = f"{text}, {part}" if text else part, line + len(part) + 2
+    return f"{{{text}}}" if named else f"[{text}]"
+
+
+def transcribed(text: str, shell: Shell, only_notes: bool = False) -> str:
+    """A page with the outputs that its code has now."""
+    for block in BLOCK.finditer(text):
+        if block["title"] and not only_notes:
+            (shell.folder / block["title"]).write_text(block["body"], encoding="utf-8")
+    outputs = [(step.output, shell.run(step)) for step in steps(text, only_notes)]
+    shell.stop()
+    for block, output in reversed([(block, output) for block, output in outputs if block]):
+        if block["language"] == "json":
+            items = re.search(r"items (\d+)", block["note"] or "")
+            shown = laid_out(shortened(json.loads(output), int(items[1]) if items else 10)) + "\n"
+        else:
+            shown = excerpt(output, block["note"] or "")
+        text = text[: block.start("body")] + shown + text[block.end("body") :]
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="a new folder to work in, which is kept")
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES, metavar="PAGE", help="default: all pages")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        shell = Shell((chosen.folder or Path(temporary) / "pages").resolve())
+        try:
+            made = {page: transcribed(page.read_text("utf-8"), shell, page.name == "README.md") for page in chosen.pages}
+        finally:
+            shell.stop()
+    for page, text in made.items():
+        page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
