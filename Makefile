@@ -7,7 +7,7 @@ RUN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 pip = $(RUN)/pip install --disable-pip-version-check --progress-bar off --no-compile -q -c constraints.txt
 
-.PHONY: demo test fuzz docs results pictures lock minilm clean
+.PHONY: demo test fuzz docs results transcripts pictures lock minilm clean
 
 # What `make demo` prints: an animal that WordNet lacks, described in a sentence, and why it is what it is.
 ask = @$(RUN)/fnftg predict demo-output/animals-run --relation hypernym -k 5 --reasons --text
@@ -44,11 +44,16 @@ results: $(VENV)/.installed
 	$(RUN)/python docs/commands.py
 	$(RUN)/python docs/drawings
 
-# Every drawing and screenshot of README.md and docs/, with the run of make demo. Needs chromium or google-chrome.
+# The outputs in README.md, the tutorials and the examples: runs all their commands, with one training run. About ten minutes.
+transcripts: $(VENV)/.installed
+	rm -rf demo-output/pages
+	$(RUN)/python docs/transcripts.py --folder demo-output/pages
+
+# Every drawing and screenshot of README.md and docs/, with the run of the transcripts. Needs chromium or google-chrome.
 pictures: $(VENV)/.installed
 	@$(RUN)/python docs/drawings --browser
-	@$(MAKE) --no-print-directory demo
-	$(RUN)/python docs/drawings demo-output/animals-run
+	@$(MAKE) --no-print-directory transcripts
+	FNFTG_HOME=demo-output/pages/home $(RUN)/python docs/drawings demo-output/pages/animals-run
 
 minilm: $(VENV)/.demo
 

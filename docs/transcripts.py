@@ -102,7 +102,8 @@ class Shell:
         print(step.code.rstrip(), file=sys.stderr)
         code = step.code if step.language == "sh" else f"python - <<'END'\n{step.code}\nEND\n"
         code = f"set -e\n[ ! -f .exported ] || . ./.exported\n{code.replace(PORT, self.port)}\nexport -p > .exported\n"
-        return self.serve(code) if re.search(r"\bfnftg serve\b", step.code) else self.finish(code)
+        serving = re.sub(r"(?m)^fnftg serve .*", rf"export -p > .exported\nexec \g<0> --port {self.port}", code)
+        return self.finish(code) if serving == code else self.serve(serving)
 
     def finish(self, code: str) -> str:
         done = subprocess.run(
@@ -126,10 +127,10 @@ class Shell:
         raise SystemExit(f"The server ended:\n{log.read_text()}")
 
     def stop(self) -> None:
-        if self.server is not None:
+        """End the server."""
+        if self.server is not None and self.server.poll() is None:
             os.killpg(self.server.pid, signal.SIGTERM)
             self.server.wait()
-            self.server = None
 
     def cleaned(self, output: str) -> str:
         output = PROGRESS.sub("", output).replace(str(self.folder / "home"), "~/.cache/fnftg")
@@ -159,29 +160,27 @@ def excerpt(output: str, note: str) -> str:
 def shortened(value: Any, items: int) -> Any:
     """A JSON value with long texts cut, long lists too, and four digits behind the point."""
     if isinstance(value, dict):
-        return {key: shortened(one, items) for key, one in value.items()}
+        texts = {"text": f"{value['text'][:LONGEST_TEXT].rstrip()}…"} if len(value.get("text") or "") > LONGEST_TEXT else {}
+        return {key: shortened(one, items) for key, one in {**value, **texts}.items()}
     if isinstance(value, list):
         return [shortened(one, items) for one in value[:items]] + ["…"] * (len(value) > items)
-    if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT].rstrip()}…"
     return round(value, 4) if isinstance(value, float) else value
 
 
-def laid_out(value: Any, column: int = 0) -> str:
-    """JSON in lines of at most WIDTH characters, as full as they can be."""
+def laid_out(value: Any, depth: int = 0, name: str = "") -> str:
+    """JSON in lines of at most WIDTH characters, as full as they can be, indented by depth."""
     flat = json.dumps(value, ensure_ascii=False).replace('"…"', "…")
-    if column + len(flat) <= WIDTH or not isinstance(value, (dict, list)) or not value:
-        return flat
-    named = isinstance(value, dict)
-    heads = [f"{json.dumps(key)}: " for key in value] if named else [""] * len(value)
-    text, line = "", column + 1
-    for head, one in zip(heads, value.values() if named else value, strict=True):
-        part = head + laid_out(one, column + 1 + len(head) * (len(json.dumps(one)) + column < WIDTH))
-        if text and (line + len(part) > WIDTH or "\n" in part):
-            text, line = f"{text},\n{' ' * (column + 1)}{part}", column + 1 + len(part)
-        else:
-            text, line = f"{text}, {part}" if text else part, line + len(part) + 2
-    return f"{{{text}}}" if named else f"[{text}]"
+    if depth + len(name + flat) <= WIDTH or not isinstance(value, (dict, list)) or not value:
+        return name + flat
+    named = [(f"{json.dumps(key)}: ", one) for key, one in value.items()] if isinstance(value, dict) else None
+    lines = [""]
+    for part in (laid_out(one, depth + 1, key) for key, one in named or [("", one) for one in value]):
+        if lines[-1] and ("\n" in part or depth + 1 + len(f"{lines[-1]} {part},") > WIDTH):
+            lines.append("")
+        lines[-1] += f" {part}," if lines[-1] else f"{part},"
+        lines += [""] if "\n" in part else []
+    text = f"\n{' ' * (depth + 1)}".join(line for line in lines if line).rstrip(",")
+    return f"{name}{{{text}}}" if named else f"{name}[{text}]"
 
 
 def transcribed(text: str, shell: Shell, only_notes: bool = False) -> str:
@@ -191,6 +190,7 @@ def transcribed(text: str, shell: Shell, only_notes: bool = False) -> str:
             (shell.folder / block["title"]).write_text(block["body"], encoding="utf-8")
     outputs = [(step.output, shell.run(step)) for step in steps(text, only_notes)]
     shell.stop()
+    (shell.folder / ".exported").unlink(missing_ok=True)
     for block, output in reversed([(block, output) for block, output in outputs if block]):
         if block["language"] == "json":
             items = re.search(r"items (\d+)", block["note"] or "")
