@@ -5,16 +5,16 @@
 The code of all pages runs in order, in one new folder, with one training run (`animals-run`, trained by the tour).
 
 - A block with a title is a file. It is written before the commands of its page run.
-- A `sh` block runs; of blocks in tabs, the first one. Exported variables stay. `fnftg serve` runs until the next server or
-  the end of the page. A `python` block runs if an output follows it.
+- A `sh` block runs; of blocks in tabs, the first one. Variables that are exported last until the end of the page.
+  `fnftg serve` runs until the next server or the end of the page. A `python` block runs if an output follows it.
 - A `text` or `json` block right after a block is its output, which this script replaces.
 
-Comments in front of a block change this:
+A comment in front of a block changes this:
 
-    <!-- not run -->                      the block does not run
-    <!-- output of: COMMAND -->           the block is the output of this command; on README.md nothing else runs
-    <!-- output: rows 3; from A; to B --> tables keep 3 rows; the output starts at a line with A and ends at one with B
-    <!-- output: items 1 -->              lists in JSON keep 1 item
+    <!-- not run -->                the block does not run
+    <!-- output of: COMMAND -->     the block is the output of this command; on README.md nothing else runs
+    <!-- output: from A; to B -->   the output is shown from the first line that contains A to the next that contains B
+    <!-- output: items 1 -->        lists in JSON keep 1 item
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ BLOCK = re.compile(
     r"(?P<body>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
+BETWEEN_TABS = re.compile(r"===|    |<!--|\s*$")  # lines that may stand between a block and its output
 PROGRESS = re.compile(r"^[\w ]+: [\d,]+ of [\d,]+ .* left\n", re.MULTILINE)  # which a terminal shows in one line
 WIDTH, LONGEST_TEXT = 110, 60  # of JSON
 PORT = "8000"  # on the pages; commands get one that is free
@@ -54,30 +55,32 @@ class Step:
     """A piece of code to run, and the block that shows its output, if there is one."""
 
     code: str
-    language: str
+    language: str = "sh"
+    end: int = 0
+    in_tab: bool = False
     output: re.Match[str] | None = None
 
 
 def steps(text: str, only_notes: bool = False) -> list[Step]:
     """What a page runs, in order."""
     found: list[Step] = []
-    last: tuple[int, Step | None, bool] = (0, None, False)  # end of the last code, its step, whether it is in a tab
+    last: Step | None = None  # the code whose output may come next
     for block in BLOCK.finditer(text):
-        between = [line for line in text[last[0] : block.start()].splitlines() if line.strip()]
-        follows = last[1] is not None and all(re.match(r"===|    |<!--", line) for line in between)
-        note, code = block["note"] or "", re.sub(rf"^{block['indent']}", "", block["body"], flags=re.MULTILINE)
+        note, language, in_tab = block["note"] or "", block["language"], bool(block["indent"])
+        if last and not all(BETWEEN_TABS.match(line) for line in text[last.end : block.start()].splitlines()):
+            last = None
         if note.startswith("output of: "):
-            found.append(Step(note.removeprefix("output of: "), "sh", block))
+            found.append(Step(note.removeprefix("output of: "), output=block))
         elif only_notes or block["title"] or note == "not run":
-            last = (0, None, False)
-        elif block["language"] in ("text", "json"):
-            if follows and last[1] is not None:
-                last[1].output = block
-            last = (0, None, False)
-        elif block["language"] in ("sh", "python"):
-            if not (follows and last[2] and block["indent"]):  # not another tab
-                last = (block.end(), Step(code, block["language"]), bool(block["indent"]))
-                found.extend([last[1]] if last[1] else [])
+            last = None
+        elif language in ("text", "json"):
+            if last:
+                last.output = block
+            last = None
+        elif language in ("sh", "python") and not (last and last.in_tab and in_tab):
+            code = re.sub(rf"^{block['indent']}", "", block["body"], flags=re.MULTILINE)
+            last = Step(code, language, block.end(), in_tab)
+            found.append(last)
     return [step for step in found if step.language == "sh" or step.output]
 
 
@@ -85,7 +88,8 @@ class Shell:
     """Runs code in one folder and gives what it prints, without paths of this machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.server = folder, None
+        self.folder = folder
+        self.server: subprocess.Popen[str] | None = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = str(free.getsockname()[1])
@@ -94,9 +98,13 @@ class Shell:
         for name, arguments in {"fnftg": "-m fnftg ", "python": ""}.items():
             (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
             (commands / name).chmod(0o755)
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONUNBUFFERED"), "1")  # same bits every time
-        self.settings = {**os.environ, **threads, "FNFTG_HOME": str(folder / "home")}
-        self.settings["PATH"] = f"{commands}:{os.environ['PATH']}"
+        settings = {"FNFTG_HOME": str(folder / "home"), "PATH": f"{commands}:{os.environ['PATH']}"}
+        settings |= {
+            "OMP_NUM_THREADS": "1",
+            "NUMBA_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }  # the same bits each time
+        self.process: dict[str, Any] = {"cwd": folder, "env": {**os.environ, **settings}, "text": True}
 
     def run(self, step: Step) -> str:
         print(step.code.rstrip(), file=sys.stderr)
@@ -106,9 +114,8 @@ class Shell:
         return self.finish(code) if serving == code else self.serve(serving)
 
     def finish(self, code: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", code], cwd=self.folder, env=self.settings, text=True, stdout=-1, stderr=subprocess.STDOUT
-        )
+        to_pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(["bash", "-c", code], check=False, **to_pipe, **self.process)
         if done.returncode:
             raise SystemExit(f"The command failed:\n{done.stdout}")
         return self.cleaned(done.stdout)
@@ -116,10 +123,10 @@ class Shell:
     def serve(self, code: str) -> str:
         """Start a server and give what it prints until it answers."""
         self.stop()
-        with (log := self.folder / ".server").open("w") as file:
-            self.server = subprocess.Popen(
-                ["bash", "-c", code], cwd=self.folder, env=self.settings, stdout=file, stderr=file, start_new_session=True
-            )
+        log = self.folder / ".server"
+        with log.open("w") as file:
+            to_file: dict[str, Any] = {"stdout": file, "stderr": file, "start_new_session": True}
+            self.server = subprocess.Popen(["bash", "-c", code], **to_file, **self.process)
         while self.server.poll() is None:
             with contextlib.suppress(URLError, ConnectionError), urlopen(f"http://127.0.0.1:{self.port}/readyz"):
                 return self.cleaned(log.read_text())
@@ -127,10 +134,14 @@ class Shell:
         raise SystemExit(f"The server ended:\n{log.read_text()}")
 
     def stop(self) -> None:
-        """End the server."""
+        """End the server, if there is one."""
         if self.server is not None and self.server.poll() is None:
             os.killpg(self.server.pid, signal.SIGTERM)
             self.server.wait()
+
+    def forget(self) -> None:
+        """Forget the variables that were exported."""
+        (self.folder / ".exported").unlink(missing_ok=True)
 
     def cleaned(self, output: str) -> str:
         output = PROGRESS.sub("", output).replace(str(self.folder / "home"), "~/.cache/fnftg")
@@ -142,29 +153,25 @@ def excerpt(output: str, note: str) -> str:
     """The part of an output that its note asks for."""
     given = dict(part.split(" ", 1) for part in note.removeprefix("output: ").split("; ")) if "output: " in note else {}
     lines = output.splitlines()
-    starts = [number for number, line in enumerate(lines) if given.get("from", "") in line]
-    ends = [number for number, line in enumerate(lines) if given.get("to", "") in line] if "to" in given else [len(lines)]
-    if not starts or not ends:
-        raise SystemExit(f"The output has no line for '{note}':\n{output}")
-    lines = lines[starts[0] : next((end for end in ends if end >= starts[0]), len(lines)) + 1]
-    if "rows" in given:
-        kept, room = [], None
-        for line in lines:
-            room = int(given["rows"]) if line.startswith(" ───") else None if not line else room
-            kept += [line] if room is None or room >= 0 or line.startswith(" ───") else ["  …"] if room == -1 else []
-            room = None if room is None else room - 1
-        lines = kept
-    return "\n".join(lines).strip("\n") + "\n"
+    first = next((number for number, line in enumerate(lines) if given.get("from", "") in line), None)
+    ends = [number for number, line in enumerate(lines) if "to" in given and given["to"] in line]
+    last = next((number for number in ends if number >= (first or 0)), None)
+    if first is None or ("to" in given and last is None):
+        raise SystemExit(f"The output has no lines for '{note}':\n{output}")
+    return "\n".join(lines[first : None if last is None else last + 1]).strip("\n") + "\n"
 
 
 def shortened(value: Any, items: int) -> Any:
     """A JSON value with long texts cut, long lists too, and four digits behind the point."""
     if isinstance(value, dict):
-        texts = {"text": f"{value['text'][:LONGEST_TEXT].rstrip()}…"} if len(value.get("text") or "") > LONGEST_TEXT else {}
-        return {key: shortened(one, items) for key, one in {**value, **texts}.items()}
+        return {key: cut(one) if key == "text" else shortened(one, items) for key, one in value.items()}
     if isinstance(value, list):
         return [shortened(one, items) for one in value[:items]] + ["…"] * (len(value) > items)
     return round(value, 4) if isinstance(value, float) else value
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT].rstrip()}…"
 
 
 def laid_out(value: Any, depth: int = 0, name: str = "") -> str:
@@ -172,15 +179,25 @@ def laid_out(value: Any, depth: int = 0, name: str = "") -> str:
     flat = json.dumps(value, ensure_ascii=False).replace('"…"', "…")
     if depth + len(name + flat) <= WIDTH or not isinstance(value, (dict, list)) or not value:
         return name + flat
-    named = [(f"{json.dumps(key)}: ", one) for key, one in value.items()] if isinstance(value, dict) else None
+    named = value if isinstance(value, dict) else {}
+    parts = [(f"{json.dumps(key)}: ", one) for key, one in named.items()] or [("", one) for one in value]
     lines = [""]
-    for part in (laid_out(one, depth + 1, key) for key, one in named or [("", one) for one in value]):
+    for part in (laid_out(one, depth + 1, key) for key, one in parts):
         if lines[-1] and ("\n" in part or depth + 1 + len(f"{lines[-1]} {part},") > WIDTH):
             lines.append("")
         lines[-1] += f" {part}," if lines[-1] else f"{part},"
         lines += [""] if "\n" in part else []
     text = f"\n{' ' * (depth + 1)}".join(line for line in lines if line).rstrip(",")
     return f"{name}{{{text}}}" if named else f"{name}[{text}]"
+
+
+def shown(block: re.Match[str], output: str) -> str:
+    """An output as its block shows it."""
+    note = block["note"] or ""
+    if block["language"] == "text":
+        return excerpt(output, note)
+    items = re.search(r"items (\d+)", note)
+    return laid_out(shortened(json.loads(output), int(items[1]) if items else 10)) + "\n"
 
 
 def transcribed(text: str, shell: Shell, only_notes: bool = False) -> str:
@@ -190,14 +207,10 @@ def transcribed(text: str, shell: Shell, only_notes: bool = False) -> str:
             (shell.folder / block["title"]).write_text(block["body"], encoding="utf-8")
     outputs = [(step.output, shell.run(step)) for step in steps(text, only_notes)]
     shell.stop()
-    (shell.folder / ".exported").unlink(missing_ok=True)
-    for block, output in reversed([(block, output) for block, output in outputs if block]):
-        if block["language"] == "json":
-            items = re.search(r"items (\d+)", block["note"] or "")
-            shown = laid_out(shortened(json.loads(output), int(items[1]) if items else 10)) + "\n"
-        else:
-            shown = excerpt(output, block["note"] or "")
-        text = text[: block.start("body")] + shown + text[block.end("body") :]
+    shell.forget()
+    for place, output in reversed(outputs):
+        if place:
+            text = text[: place.start("body")] + shown(place, output) + text[place.end("body") :]
     return text
 
 
@@ -209,10 +222,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         shell = Shell((chosen.folder or Path(temporary) / "pages").resolve())
         try:
-            made = {page: transcribed(page.read_text("utf-8"), shell, page.name == "README.md") for page in chosen.pages}
+            read = [(page, page.read_text(encoding="utf-8")) for page in chosen.pages]
+            made = [(page, transcribed(text, shell, page.name == "README.md")) for page, text in read]
         finally:
             shell.stop()
-    for page, text in made.items():
+    for page, text in made:
         page.write_text(text, encoding="utf-8")
 
 

@@ -76,9 +76,10 @@ def test_a_command_that_fails_is_an_error(shell: Any) -> None:
 
 def test_long_outputs_are_shortened_as_their_note_says() -> None:
     output = "title\n\n  a   b\n ─────\n  1   2\n  3   4\n  5   6\n\nnote 1\nnote 2\n"
-    assert SCRIPT.excerpt(output, "output: rows 1; to note 1") == "title\n\n  a   b\n ─────\n  1   2\n  …\n\nnote 1\n"
+    assert SCRIPT.excerpt(output, "output: from a; to 1") == "  a   b\n ─────\n  1   2\n"
+    assert SCRIPT.excerpt(output, "") == output
     assert SCRIPT.excerpt(output, "output: from note") == "note 1\nnote 2\n"
-    with pytest.raises(SystemExit, match="no line for"):
+    with pytest.raises(SystemExit, match="no lines for"):
         SCRIPT.excerpt(output, "output: from nothing")
 
 
