@@ -46,7 +46,7 @@ BLOCK = re.compile(
 )
 BETWEEN_TABS = re.compile(r"===|    |<!--|\s*$")  # lines that may stand between a block and its output
 PROGRESS = re.compile(r"^[\w ]+: [\d,]+ of [\d,]+ .* left\n", re.MULTILINE)  # which a terminal shows in one line
-WIDTH, LONGEST_TEXT = 110, 60  # of JSON
+WIDTH, LONGEST_TEXT = 92, 56  # of JSON, as wide as a page
 PORT = "8000"  # on the pages; commands get one that is free
 
 

@@ -86,7 +86,7 @@ def test_long_outputs_are_shortened_as_their_note_says() -> None:
 def test_json_is_shortened_and_laid_out() -> None:
     value = {"text": "x" * 100, "list": [1.23456789, 2, 3], "more": [{"key": "y" * 70}, {"key": "z" * 70}]}
     short = SCRIPT.shortened(value, 2)
-    assert short == {**value, "text": "x" * 60 + "…", "list": [1.2346, 2, "…"]}
+    assert short == {**value, "text": "x" * SCRIPT.LONGEST_TEXT + "…", "list": [1.2346, 2, "…"]}
     lines = SCRIPT.laid_out(short).splitlines()
     assert len(lines) > 2 and all(len(line) <= SCRIPT.WIDTH for line in lines)
     assert json.loads("".join(lines).replace(" …]", ' "…"]')) == short
