@@ -52,9 +52,9 @@ def measure(graph: KnowledgeGraph) -> dict[str, Any]:
     in_train = np.isin(np.arange(entities), parts["train"][:, [0, 2]])
     found: dict[str, Any] = {"outgoing_cumulative": len(everything) / entities}
     found["percent_new_answers"] = 100 * (~in_train[test[:, [0, 2]]]).mean()
-    if "_hypernym" in list(graph.relations.ids):
-        hypernym = everything[everything[:, 1] == graph.relations.find("_hypernym")]
-        found["percent_with_hypernym"] = 100 * len(np.unique(hypernym[:, 0])) / entities
+    if (hypernym := graph.relations.find("_hypernym")) is not None:
+        heads = everything[everything[:, 1] == hypernym, 0]
+        found["percent_with_hypernym"] = 100 * len(np.unique(heads)) / entities
     for protocol, visible in (("own-split", test), ("cumulative", everything)):
         left = edges_left(test, visible, entities)[~leaking(test, visible)]
         found[protocol] = {"median_edges": float(np.median(left)), "percent_without": 100 * (left == 0).any(1).mean()}
