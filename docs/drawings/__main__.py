@@ -1,7 +1,7 @@
 """Make the pictures of the README and the pages: make pictures.
 
-    python docs/drawings                            the drawings alone; needs nothing but Python
-    python docs/drawings demo-output/animals-run    what the run predicts and the screenshots too
+    python docs/drawings                                  the drawings alone; needs nothing but Python
+    python docs/drawings demo-output/pages/animals-run    what the run predicts and the screenshots too
 
 The drawings show docs/results.json and docs/screenshots/made-with.json, in which the last run's predictions are.
 """

@@ -113,7 +113,7 @@ def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
         help="set a config field of every run that has it, such as training.batch_size=64 (see fnftg train --help)",
     )
     parser.add_argument(
-        "--cross", action="store_true", help="FIR: also remove the relation that crosses the limit of 10 %% of train"
+        "--cross", action="store_true", help="FIR: also remove the next relation, which exceeds 10 %% of train"
     )
     parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="output folder (default: paper-NAME)")
     add_json(parser)

@@ -87,7 +87,7 @@ def print_audit(graph: KnowledgeGraph, found: dict[str, Any], chosen: Any) -> No
         ),
     ):
         rows.append((label, *(value(facts) for facts in found.values())))
-    print_table(f"{chosen.graph}: what the visible edges ({chosen.visible}) give away", ["", *found], rows)
+    print_table(f"{chosen.graph}: leaks through visible edges ({chosen.visible})", ["", *found], rows)
     for split, facts in found.items():
         if split == "train" and len(found) > 1:
             continue

@@ -67,7 +67,7 @@ def fir(parser: ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument(
         "--share", type=float, default=0.1, help="share of the training triples to remove (default: %(default)s)"
     )
-    parser.add_argument("--cross", action="store_true", help="also remove the relation that crosses the share")
+    parser.add_argument("--cross", action="store_true", help="also remove the next relation, which exceeds the share")
     chosen = parser.parse_args(arguments)
     _save(fir_split(open_graph(chosen.graph), chosen.share, chosen.cross), chosen)
 

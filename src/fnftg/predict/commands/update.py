@@ -56,8 +56,8 @@ def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         log(f"Nothing is new, and nothing was changed.{known}")
         return
     log(
-        f"Added {done.entities:,} entities, {done.relations:,} relations and {done.triples:,} triples, and embedded "
-        f"{done.embedded:,} entities. {chosen.run} now uses the graph {done.store}.{known}"
+        f"Added entities: {done.entities:,}, relations: {done.relations:,}, triples: {done.triples:,}; embedded "
+        f"entities: {done.embedded:,}. {chosen.run} now uses the graph {done.store}.{known}"
     )
     if recall is not None:
         log(f"The index finds {recall:.1%} of the ten best answers.")
