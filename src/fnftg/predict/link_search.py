@@ -47,10 +47,11 @@ class FoundLinks:
         ]
         return cls(*columns)
 
-    def screen(self, query: TwoCases) -> tuple[Float64Array, BoolArray]:
-        """Return the features (n, 4) of the screening model, and which triples have an end without edges."""
-        asked, inverse = (query.logits(one.matrix(), one.isolated) for one in (self.asked, self.inverse))
-        return screen_features(asked, inverse, self.margin), self.asked.isolated | self.inverse.isolated
+    def screen(self, query: TwoCases) -> tuple[Float64Array, Int64Array, BoolArray]:
+        """Return the features (n, 4) of the screening model, slots, and which triples have an end without edges."""
+        asked, inverse = query.of_queries(self.asked), query.of_queries(self.inverse)
+        isolated = self.asked.isolated | self.inverse.isolated
+        return screen_features(asked, inverse, self.margin), self.asked.slots, isolated
 
 
 class LinkSearch:

@@ -226,7 +226,7 @@ def load(run: str | os.PathLike[str], graph: str | os.PathLike[str] | KnowledgeG
         GraphContext(answers.texts, answers.neighbours, answers.known, interactive=True),
         answers.table,
         None if calibration is None else calibration.bound(_ids(opened)),
-        probability,
+        None if probability is None else probability.bound(_ids(opened)),
         NameIndex(opened.entities, "entity", kept),
         NameIndex(opened.relations, "relation", kept),
         kept,

@@ -91,11 +91,12 @@ def fit(
     unlabelled = missing / (1 - missing)  # relative to the edges of the graph
     labelled = share / (share + unlabelled)
     shift = float(np.log(unlabelled / (share + unlabelled)))
-    linked = partial(Logistic.fitted, labelled=labelled, shift=shift)
-    query = TwoCases(fit_queries(edges_out, linked), fit_queries(entities_out, Logistic.fitted))
+    isolated = partial(Logistic.fitted, size=2 * len(graph.relations))
+    linked = partial(isolated, labelled=labelled, shift=shift)
+    query = TwoCases(fit_queries(edges_out, linked), fit_queries(entities_out, isolated))
     models = [
         fit_triples(edges_out, query, linked, False, random),
-        fit_triples(entities_out, query, Logistic.fitted, True, random),
+        fit_triples(entities_out, query, isolated, True, random),
     ]
     about = {
         "share": share,
@@ -106,7 +107,8 @@ def fit(
         "triples_of_entities": int(of_entities.sum()),
     }
     screen, triple = (TwoCases(models[0][which], models[1][which]) for which in (0, 1))
-    return TripleProbability(query, triple, screen, about)
+    relations = graph.relations.ids.slice(0, len(graph.relations))
+    return TripleProbability(query, triple, screen, relations, about)
 
 
 def taken_out(
@@ -140,14 +142,15 @@ def taken_out(
 
 def fit_queries(reduced: TakenOut, fitted: Callable[..., Logistic]) -> Logistic:
     """Fit the probability that a query has a missing answer."""
-    return fitted(reduced.features.matrix(), reduced.hits, reduced.weights)
+    features = reduced.features
+    return fitted(features.matrix(), reduced.hits, features.slots, weights=reduced.weights)
 
 
 def fit_triples(
     reduced: TakenOut, query: TwoCases, fitted: Callable[..., Logistic], isolated: bool, random: np.random.Generator
 ) -> tuple[Logistic, Logistic]:
     """Ask the likely queries, and fit the screening model and the model of triples to their answers."""
-    likely = sigmoid(query.logits(reduced.features.matrix(), reduced.features.isolated))
+    likely = sigmoid(query.of_queries(reduced.features))
     asked = np.flatnonzero((likely >= ASK) & (reduced.weights == 1) & (reduced.features.isolated == isolated))
     if len(asked) > MOST_QUERIES:
         asked = np.sort(random.permutation(asked)[:MOST_QUERIES])
@@ -162,13 +165,13 @@ def fit_triples(
             raise FnftgError("No query of the graph has evidence for a missing answer: P(triple) cannot be fitted.")
         found = FoundLinks.combined(parts)
         hits = is_among(found, reduced.triples, len(reduced.predictor.graph.entities))
-        features, ends = found.screen(query)
+        features, slots, ends = found.screen(query)
         usable = ends == isolated
-        found, hits, features = found.take(usable), hits[usable], features[usable]
-        screen = fitted(features, hits)
-        kept = screen(features) >= SCREEN
+        found, hits, features, slots = found.take(usable), hits[usable], features[usable], slots[usable]
+        screen = fitted(features, hits, slots)
+        kept = screen(features, slots) >= SCREEN
         inputs = search.inputs(found.take(kept))
-    return screen, fitted(inputs.features(query), hits[kept])
+    return screen, fitted(inputs.features(query), hits[kept], inputs.first.slots)
 
 
 def is_among(found: FoundLinks, triples: Triples, entities: int) -> BoolArray:

@@ -115,6 +115,7 @@ def extended(counts: QueryCounts, context: VisibleGraph) -> QueryCounts:
 class QueryFeatures:
     """What was counted for queries (q,)."""
 
+    slots: Int64Array  # 2 · relation for tail queries, 2 · relation + 1 for head queries; the same in extended graphs
     answers: Int64Array  # number of known answers
     continuation: Float64Array  # share of the entities with as many answers that have one more
     nearest_share: Float64Array  # share of the nearest texts that have an answer, weighted by similarity
@@ -144,7 +145,8 @@ class QueryFeatures:
     @classmethod
     def combined(cls, parts: Sequence[QueryFeatures]) -> QueryFeatures:
         """Concatenate the features of several batches of queries."""
-        nothing = cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        none = np.zeros(0, np.int64)
+        nothing = cls(none, none, np.zeros(0), np.zeros(0), np.zeros(0), none)
         columns = zip(*(vars(part).values() for part in (nothing, *parts)), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
@@ -156,12 +158,18 @@ def query_features(context: VisibleGraph, centres: Int32Array, labels: Int32Arra
     graph = context.subgraph(centres)
     inside = graph.inside(centres)
     return QueryFeatures(
+        slots_of(labels, context.relations),
         answers,
         counts.continuation[labels, np.minimum(answers, MOST_ANSWERS)],
         nearest_shares(context, centres, labels),
         implied(counts.cooccurrence, graph.neighbours, inside, labels),
         np.diff(graph.neighbours.offsets)[inside],
     )
+
+
+def slots_of(labels: Int32Array, relations: int) -> Int64Array:
+    """Return the slots of labels (q,) in a graph with this number of relations."""
+    return 2 * (labels.astype(np.int64) % max(relations, 1)) + (labels >= relations)
 
 
 def has_nearest_texts(context: VisibleGraph) -> bool:
@@ -271,6 +279,7 @@ def likely_queries(context: GraphContext, entities: Int32Array) -> tuple[Int32Ar
     centres, labels = entities[pairs // size], (pairs % size).astype(np.int32)
     answers = np.diff(context.known(centres, labels)[0])
     found = QueryFeatures(
+        slots_of(labels, context.relations),
         answers,
         counts.continuation[labels, np.minimum(answers, MOST_ANSWERS)],
         shares,

@@ -54,12 +54,12 @@ class TripleInputs:
 
     def features(self, query: TwoCases) -> Float64Array:
         """Return the features of the triples (n, 6), given the model of queries."""
-        first, second = (query.logits(one.matrix(), one.isolated) for one in (self.first, self.second))
+        first, second = (query.of_queries(one) for one in (self.first, self.second))
         return triple_features(first, second, self.first_margin, self.second_margin)
 
     def probabilities(self, probability: TripleProbability) -> Float64Array:
         """Return P(triple) of each triple, (n,). It does not depend on which end was asked for."""
-        return sigmoid(probability.triple.logits(self.features(probability.query), self.isolated))
+        return sigmoid(probability.triple.logits(self.features(probability.query), self.first.slots, self.isolated))
 
 
 def features_of(batch: RequestBatch, requests: Int64Array, centres: Int64Array, labels: Int64Array) -> QueryFeatures:

@@ -9,19 +9,22 @@ itself lacks is taken out by nobody, but looks the same. The fit therefore assum
 triples that the reduced graph lacks, only a part, `labelled`, was taken out and counts as a hit. In use fewer links are
 missing than in the fit, which `shift` corrects. Entities without any edge, such as new ones described by a text, have
 weights of their own, because all their links are missing.
+
+Relations differ in how complete they are. Each relation and direction has an offset, which is fitted after the weights
+and shrunk towards 0, so that rare and unseen relations have almost none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fnftg.arrays import BoolArray, Float64Array
+from fnftg.arrays import BoolArray, Float64Array, Int64Array
 from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_file, sha256
 from fnftg.json_files import read_json, write_json
@@ -32,28 +35,38 @@ TRIPLE_FEATURES = ("query", "inverse_query", "margin", "inverse_margin", "lag", 
 WIDEST = 3.0  # margins beyond ±WIDEST count as this one
 STEPS, CLOSE, PENALTY = 60, 1e-8, 1e-3  # Fisher scoring: maximum number of steps, last step size, ridge
 LIMIT = 30.0  # log-odds are clipped to ±LIMIT
+OFFSET_SPREAD = 1.0  # standard deviation that offsets are assumed to have before the fit
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """A logistic model of standardised features, with a constant shift of the log-odds."""
+    """A logistic model with an offset for each relation and direction, and a constant shift of the log-odds."""
 
     weights: Float64Array  # (F,)
     intercept: float
+    offsets: Float64Array  # (2R,): by slot; later slots, those of new relations, have none
     shift: float = 0.0
 
-    def logits(self, features: Float64Array) -> Float64Array:
-        """Return the log-odds (n,) of features (n, F)."""
-        return np.asarray(np.clip(features @ self.weights + self.intercept + self.shift, -LIMIT, LIMIT))
+    def logits(self, features: Float64Array, slots: Int64Array) -> Float64Array:
+        """Return the log-odds (n,) of features (n, F) of queries with these slots (n,)."""
+        found = (
+            features @ self.weights
+            + self.intercept
+            + self.shift
+            + np.append(self.offsets, 0.0)[np.minimum(slots, len(self.offsets))]
+        )
+        return np.asarray(np.clip(found, -LIMIT, LIMIT))
 
-    def __call__(self, features: Float64Array) -> Float64Array:
-        return sigmoid(self.logits(features))
+    def __call__(self, features: Float64Array, slots: Int64Array) -> Float64Array:
+        return sigmoid(self.logits(features, slots))
 
     @classmethod
     def fitted(
         cls,
         features: Float64Array,
         hits: BoolArray,
+        slots: Int64Array,
+        size: int,
         weights: Float64Array | None = None,
         labelled: float = 1.0,
         shift: float = 0.0,
@@ -63,6 +76,8 @@ class Logistic:
         Args:
             features: (n, F).
             hits: whether the example is labelled as true, (n,).
+            slots: slot of each example, (n,).
+            size: number of slots, 2R.
             weights: weight of each example, (n,).
             labelled: share of the true examples that are labelled; the others look false.
             shift: constant added to the log-odds in use.
@@ -90,7 +105,26 @@ class Logistic:
             if np.abs(step).max() < CLOSE:
                 break
         scaled = solution[:-1] / spread
-        return cls(scaled, float(solution[-1] - scaled @ mean), shift)
+        offsets = fitted_offsets(design @ solution, hits, slots, size, amount, labelled)
+        return cls(scaled, float(solution[-1] - scaled @ mean), offsets, shift)
+
+
+def fitted_offsets(
+    logits: Float64Array, hits: BoolArray, slots: Int64Array, size: int, weights: Float64Array, labelled: float
+) -> Float64Array:
+    """Return the offset of each slot (size,), fitted to examples with these log-odds and shrunk towards 0."""
+    offsets = np.zeros(size)
+    for _ in range(STEPS):
+        true = sigmoid(np.clip(logits + offsets[slots], -LIMIT, LIMIT))
+        seen = np.clip(labelled * true, 1e-12, 1 - 1e-12)
+        slope = labelled * true * (1 - true)
+        factor = weights * slope / (seen * (1 - seen))
+        gradient = np.bincount(slots, factor * (hits - seen), size) - offsets / OFFSET_SPREAD**2
+        step = np.clip(gradient / (np.bincount(slots, factor * slope, size) + 1 / OFFSET_SPREAD**2), -1.0, 1.0)
+        offsets += step
+        if np.abs(step).max(initial=0.0) < CLOSE:
+            break
+    return offsets
 
 
 def sigmoid(logits: Float64Array) -> Float64Array:
@@ -104,8 +138,21 @@ class TwoCases:
     linked: Logistic
     isolated: Logistic
 
-    def logits(self, features: Float64Array, isolated: BoolArray) -> Float64Array:
-        return np.where(isolated, self.isolated.logits(features), self.linked.logits(features))
+    def logits(self, features: Float64Array, slots: Int64Array, isolated: BoolArray) -> Float64Array:
+        """Return the log-odds (n,) of features (n, F), with the model of each example's case."""
+        return np.where(isolated, self.isolated.logits(features, slots), self.linked.logits(features, slots))
+
+    def of_queries(self, features: QueryFeatures) -> Float64Array:
+        """Return the log-odds (q,) that queries have a missing answer."""
+        return self.logits(features.matrix(), features.slots, features.isolated)
+
+    def bound(self, places: Int64Array) -> TwoCases:
+        """Return the models for other slots: slot i was `places[i]` before, or is new if that is -1."""
+
+        def moved(model: Logistic) -> Logistic:
+            return replace(model, offsets=np.append(model.offsets, 0.0)[places])
+
+        return TwoCases(moved(self.linked), moved(self.isolated))
 
 
 @dataclass(frozen=True)
@@ -115,11 +162,20 @@ class TripleProbability:
     query: TwoCases  # whether a query has a missing answer
     triple: TwoCases  # whether a triple is true
     screen: TwoCases  # the same without the inverse margin, which costs a search; to drop unlikely triples early
+    relations: Sequence[str]  # the R relation ids, in the order of the slots
     about: Mapping[str, Any]
 
     def query_logits(self, features: QueryFeatures) -> Float64Array:
         """Return the log-odds (q,) that queries have a missing answer."""
-        return self.query.logits(features.matrix(), features.isolated)
+        return self.query.of_queries(features)
+
+    def bound(self, relations: Sequence[str]) -> TripleProbability:
+        """Return the same probability for a graph with other relations, matched by id."""
+        rows = {id_: row for row, id_ in enumerate(self.relations)}
+        old = np.array([rows.get(id_, -1) for id_ in relations], np.int64)
+        places = np.where(old[:, None] < 0, -1, 2 * old[:, None] + np.arange(2)).ravel()
+        models = (model.bound(places) for model in (self.query, self.triple, self.screen))
+        return TripleProbability(*models, list(relations), self.about)  # type: ignore[call-arg, arg-type]
 
     def save(self, folder: Path) -> None:
         """Write the models into a checkpoint folder, with the checksum of its weights."""
@@ -129,6 +185,7 @@ class TripleProbability:
             "weights": sha256(folder / "model.safetensors"),
             "about": dict(self.about),
             "features": {"query": list(FEATURES), "triple": list(TRIPLE_FEATURES)},
+            "relations": list(self.relations),
             **{
                 name: {case: plain(getattr(getattr(self, name), case)) for case in ("linked", "isolated")}
                 for name in ("query", "triple", "screen")
@@ -156,19 +213,25 @@ def screen_features(query: Float64Array, inverse_query: Float64Array, margin: Fl
 
 
 def plain(model: Logistic) -> dict[str, Any]:
-    return {"weights": model.weights.tolist(), "intercept": model.intercept, "shift": model.shift}
+    return {
+        "weights": model.weights.tolist(),
+        "intercept": model.intercept,
+        "shift": model.shift,
+        "offsets": model.offsets.tolist(),
+    }
 
 
-def read_logistic(value: Mapping[str, Any], size: int) -> Logistic:
-    weights = np.array(value["weights"], np.float64)
-    found = Logistic(weights, float(value["intercept"]), float(value["shift"]))
-    if weights.shape != (size,) or not np.isfinite([*weights, found.intercept, found.shift]).all():
+def read_logistic(value: Mapping[str, Any], size: int, slots: int) -> Logistic:
+    weights, offsets = (np.array(value[name], np.float64) for name in ("weights", "offsets"))
+    found = Logistic(weights, float(value["intercept"]), offsets, float(value["shift"]))
+    numbers = [*weights, *offsets, found.intercept, found.shift]
+    if weights.shape != (size,) or offsets.shape != (slots,) or not np.isfinite(numbers).all():
         raise ValueError("no logistic model")
     return found
 
 
-def read_cases(value: Mapping[str, Any], size: int) -> TwoCases:
-    return TwoCases(read_logistic(value["linked"], size), read_logistic(value["isolated"], size))
+def read_cases(value: Mapping[str, Any], size: int, slots: int) -> TwoCases:
+    return TwoCases(read_logistic(value["linked"], size, slots), read_logistic(value["isolated"], size, slots))
 
 
 def load(folder: Path) -> TripleProbability | None:
@@ -187,10 +250,13 @@ def load(folder: Path) -> TripleProbability | None:
             raise FnftgError(f"{path} was written by another version of fnftg: run fnftg calibrate again.")
         if value["format"] != FORMAT or value["features"]["query"] != list(FEATURES):
             raise ValueError("another format")
+        relations = [str(id_) for id_ in value["relations"]]
+        slots = 2 * len(relations)
         found = TripleProbability(
-            read_cases(value["query"], len(FEATURES)),
-            read_cases(value["triple"], len(TRIPLE_FEATURES)),
-            read_cases(value["screen"], 4),
+            read_cases(value["query"], len(FEATURES), slots),
+            read_cases(value["triple"], len(TRIPLE_FEATURES), slots),
+            read_cases(value["screen"], 4, slots),
+            relations,
             dict(value["about"]),
         )
         weights = value["weights"]
