@@ -222,7 +222,8 @@ def listed(system: str, graph: KnowledgeGraph, chosen: Any) -> Found:
         from fnftg.predict.predictor import load
 
         with TemporaryDirectory() as folder:
-            return complete(load(chosen.run, graph), Wanted(), Path(folder)).triples
+            wanted = Wanted(min_probability=chosen.min_probability)
+            return complete(load(chosen.run, graph), wanted, Path(folder)).triples
     if system in PYKEEN:
         return by_pykeen(graph, trained(graph, system, chosen.minutes, chosen.cache))
     return by_rules(graph) if system == "rules" else frequent(graph)
@@ -238,6 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--minutes", type=float, default=10, help="training time of each PyKEEN model (default: 10)")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="folder for the trained PyKEEN models")
+    parser.add_argument("--min-probability", type=float, default=0.02, help="of a triple of fnftg (default: 0.02)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)

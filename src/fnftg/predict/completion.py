@@ -30,8 +30,9 @@ from fnftg.kg.graph import Triples
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.part_files import read_part, write_part
 from fnftg.predict.link_search import ROUND, FoundLinks, LinkSearch
+from fnftg.predict.logistic import sigmoid
 from fnftg.predict.query_features import NEAREST, has_nearest_texts, likely_queries
-from fnftg.predict.triple_probability import TripleProbability, sigmoid
+from fnftg.predict.triple_probability import TripleProbability
 from fnftg.text.rows import texts_key
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ Found = npt.NDArray[np.void]  # (n,) with dtype FOUND
 FOUND = np.dtype([("head", "<i4"), ("relation", "<i4"), ("tail", "<i4"), ("score", "<f4"), ("probability", "<f8")])
 ENTITIES = 2_048  # per part
 MANY = 1_000  # from this number of entities on, all nearest texts are computed in advance
+ASK, SCREEN = 2, 4  # how far the probability of a query, or of the first look, may lie below that of a triple
 DIGITS = 6  # of a written probability; --min-probability compares the rounded value
 VERSION = 2  # of the format of the parts
 
@@ -60,7 +62,7 @@ class Wanted:
     k: int = 10
     relations: tuple[int, ...] | None = None
     entities: tuple[int, ...] | None = None
-    min_probability: float = 0.01
+    min_probability: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -118,27 +120,26 @@ class PartSearch:
     def __init__(self, predictor: Predictor, probability: TripleProbability, wanted: Wanted):
         self.predictor, self.probability, self.wanted = predictor, probability, wanted
         self.search = LinkSearch(predictor, wanted.k)
-        self.threshold = wanted.min_probability / 4  # P(triple) may exceed what the first look says
 
     def __call__(self, entities: Int32Array) -> tuple[Found, int]:
         """Return the likely triples, each once, and the number of queries that were asked."""
-        predictor, probability = self.predictor, self.probability
+        predictor, probability, wanted = self.predictor, self.probability, self.wanted
         centres, labels, features = likely_queries(predictor.context, entities)
-        asked = sigmoid(probability.query_logits(features)) >= self.threshold
-        if self.wanted.relations is not None:
-            asked &= np.isin(labels % len(predictor.graph.relations), self.wanted.relations)
+        asked = sigmoid(probability.query_logits(features)) >= wanted.min_probability / ASK
+        if wanted.relations is not None:
+            asked &= np.isin(labels % len(predictor.graph.relations), wanted.relations)
         places = np.flatnonzero(asked)
         parts = []
         for start in range(0, len(places), ROUND):
             part = places[start : start + ROUND]
             found = self.search.candidates(centres[part], labels[part], features.take(part))
             first_look = sigmoid(probability.screen.logits(*found.screen(probability.query)))
-            parts.append(found.take(first_look >= self.threshold))
+            parts.append(found.take(first_look >= wanted.min_probability / SCREEN))
         if not parts:
             return np.empty(0, FOUND), 0
         links = FoundLinks.combined(parts)
         values = self.search.inputs(links).probabilities(probability).round(DIGITS)
-        likely = values >= self.wanted.min_probability
+        likely = values >= wanted.min_probability
         triples = np.empty(int(likely.sum()), FOUND)
         columns = links.heads, links.relations, links.tails, links.scores, values
         for name, column in zip(("head", "relation", "tail", "score", "probability"), columns, strict=True):

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from fnftg.arrays import BoolArray, Float32Array, Int64Array
+from fnftg.predict.logistic import sigmoid
 from fnftg.predict.questions import Answer, ResolvedQuery
 from fnftg.predict.request_batch import RequestBatch
 from fnftg.predict.scored_queries import ScoredQueries
 from fnftg.predict.state import PredictorState
 from fnftg.predict.triple_inputs import features_of, triple_inputs
-from fnftg.predict.triple_probability import sigmoid
 
 ROUND = 512  # questions per batch
 PROBABLE = 20  # answers per question with a probability, which costs a search for each of them

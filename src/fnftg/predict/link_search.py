@@ -13,8 +13,8 @@ from fnftg.predict.questions import GraphDelta, ResolvedQuery
 from fnftg.predict.request_batch import RequestBatch
 from fnftg.predict.scored_queries import ScoredQueries
 from fnftg.predict.state import PredictorState
-from fnftg.predict.triple_inputs import TripleInputs, features_of, inverse_labels, inverse_margins
-from fnftg.predict.triple_probability import TwoCases, screen_features
+from fnftg.predict.triple_inputs import TripleInputs, features_of, implied_by, inverse_labels, inverse_margins
+from fnftg.predict.triple_probability import QueryModel, screen_features
 
 ROUND = 512  # queries searched at a time
 
@@ -47,7 +47,7 @@ class FoundLinks:
         ]
         return cls(*columns)
 
-    def screen(self, query: TwoCases) -> tuple[Float64Array, Int64Array, BoolArray]:
+    def screen(self, query: QueryModel) -> tuple[Float64Array, Int64Array, BoolArray]:
         """Return the features (n, 4) of the screening model, slots, and which triples have an end without edges."""
         asked, inverse = query.of_queries(self.asked), query.of_queries(self.inverse)
         isolated = self.asked.isolated | self.inverse.isolated
@@ -98,4 +98,5 @@ class LinkSearch:
         answers = np.where(found.for_heads, found.heads, found.tails)
         labels = np.where(found.for_heads, found.relations, found.relations + count)
         other = inverse_margins(self.batch, np.zeros_like(labels), answers, labels, asked)
-        return TripleInputs.ordered(found.for_heads, found.asked, found.inverse, found.margin, other)
+        implied = implied_by(self.batch, np.zeros_like(labels), answers, labels, asked)
+        return TripleInputs.ordered(found.for_heads, found.asked, found.inverse, found.margin, other, implied)

@@ -19,14 +19,16 @@ from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.predict.link_search import ROUND, FoundLinks, LinkSearch
+from fnftg.predict.logistic import Logistic, sigmoid
 from fnftg.predict.query_features import QueryFeatures, likely_queries, query_features
+from fnftg.predict.small_network import Network
 from fnftg.predict.state import PredictorState
-from fnftg.predict.triple_probability import Logistic, TripleProbability, TwoCases, sigmoid
+from fnftg.predict.triple_probability import QueryModel, TripleModel, TripleProbability
 
 SHARE, MISSING = 0.05, 0.05  # of the edges: taken out, and assumed to be missing from the graph itself
 ANSWERS = 10  # per query
 MOST_ENTITIES = 2_000  # whose edges are all taken out
-MOST_QUERIES = 40_000  # asked in each reduced graph
+MOST_QUERIES = 60_000  # asked in each reduced graph
 OTHERS = 50_000  # random queries without any evidence
 ASK = 0.002  # queries that are less likely to have a missing answer are not asked
 SCREEN = 0.002  # triples that are less likely at first sight are dropped
@@ -93,10 +95,11 @@ def fit(
     shift = float(np.log(unlabelled / (share + unlabelled)))
     isolated = partial(Logistic.fitted, size=2 * len(graph.relations))
     linked = partial(isolated, labelled=labelled, shift=shift)
-    query = TwoCases(fit_queries(edges_out, linked), fit_queries(entities_out, isolated))
+    query = QueryModel(fit_queries(edges_out, linked), fit_queries(entities_out, isolated))
+    network = partial(Network.fitted, labelled=labelled, shift=shift, seed=seed)
     models = [
-        fit_triples(edges_out, query, linked, False, random),
-        fit_triples(entities_out, query, isolated, True, random),
+        fit_triples(edges_out, query, linked, network, False, random),
+        fit_triples(entities_out, query, isolated, partial(Network.fitted, seed=seed), True, random),
     ]
     about = {
         "share": share,
@@ -106,7 +109,7 @@ def fit(
         "entities": len(entities),
         "triples_of_entities": int(of_entities.sum()),
     }
-    screen, triple = (TwoCases(models[0][which], models[1][which]) for which in (0, 1))
+    screen, triple = QueryModel(models[0][0], models[1][0]), TripleModel(models[0][1], models[1][1])
     relations = graph.relations.ids.slice(0, len(graph.relations))
     return TripleProbability(query, triple, screen, relations, about)
 
@@ -147,8 +150,13 @@ def fit_queries(reduced: TakenOut, fitted: Callable[..., Logistic]) -> Logistic:
 
 
 def fit_triples(
-    reduced: TakenOut, query: TwoCases, fitted: Callable[..., Logistic], isolated: bool, random: np.random.Generator
-) -> tuple[Logistic, Logistic]:
+    reduced: TakenOut,
+    query: QueryModel,
+    fitted: Callable[..., Logistic],
+    network: Callable[..., Network],
+    isolated: bool,
+    random: np.random.Generator,
+) -> tuple[Logistic, Network]:
     """Ask the likely queries, and fit the screening model and the model of triples to their answers."""
     likely = sigmoid(query.of_queries(reduced.features))
     asked = np.flatnonzero((likely >= ASK) & (reduced.weights == 1) & (reduced.features.isolated == isolated))
@@ -171,7 +179,7 @@ def fit_triples(
         screen = fitted(features, hits, slots)
         kept = screen(features, slots) >= SCREEN
         inputs = search.inputs(found.take(kept))
-    return screen, fitted(inputs.features(query), hits[kept], inputs.first.slots)
+    return screen, network(inputs.features(query), hits[kept])
 
 
 def is_among(found: FoundLinks, triples: Triples, entities: int) -> BoolArray:

@@ -7,12 +7,12 @@ from typing import Literal
 
 import numpy as np
 
+from fnftg.predict.logistic import sigmoid
 from fnftg.predict.query_features import MOST_ANSWERS, QueryFeatures
 from fnftg.predict.questions import ResolvedQuery
 from fnftg.predict.request_batch import RequestBatch
 from fnftg.predict.state import PredictorState
 from fnftg.predict.triple_inputs import features_of, inverse_labels
-from fnftg.predict.triple_probability import sigmoid
 
 UNLIKELY = 0.01  # below this probability of a missing answer, no missing link is expected
 NOTABLE = 0.01  # smaller shares are not mentioned

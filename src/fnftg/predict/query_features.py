@@ -29,6 +29,7 @@ MOST_ANSWERS = 30  # larger numbers of answers are counted as this one
 NEAREST = 100  # nearest texts per entity
 SHARPNESS = 4  # a nearest text counts with this power of its cosine similarity
 SMALLEST_SHARE = 1e-3  # added to shares before the logarithm
+SMOOTHING = 3.0  # added to the number of triples of a rare relation, whose rates are uncertain
 LIKELY_RATE = 0.05  # a label is asked for if an edge implies it at least this often
 FEATURES = (
     "answers",
@@ -121,6 +122,8 @@ class QueryFeatures:
     nearest_share: Float64Array  # share of the nearest texts that have an answer, weighted by similarity
     implied: Float64Array  # how often an edge like the best one of the entity comes with the label of the query
     degree: Int64Array  # number of edges of the entity
+    holders: Int64Array  # number of entities that have an answer to the label
+    triples: Int64Array  # number of triples of the relation
 
     @property
     def isolated(self) -> BoolArray:
@@ -146,7 +149,7 @@ class QueryFeatures:
     def combined(cls, parts: Sequence[QueryFeatures]) -> QueryFeatures:
         """Concatenate the features of several batches of queries."""
         none = np.zeros(0, np.int64)
-        nothing = cls(none, none, np.zeros(0), np.zeros(0), np.zeros(0), none)
+        nothing = cls(none, none, np.zeros(0), np.zeros(0), np.zeros(0), none, none, none)
         columns = zip(*(vars(part).values() for part in (nothing, *parts)), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
@@ -164,6 +167,8 @@ def query_features(context: VisibleGraph, centres: Int32Array, labels: Int32Arra
         nearest_shares(context, centres, labels),
         implied(counts.cooccurrence, graph.neighbours, inside, labels),
         np.diff(graph.neighbours.offsets)[inside],
+        counts.at_least[labels, 1],
+        counts.cooccurrence.frequencies[labels % max(context.relations, 1)],
     )
 
 
@@ -223,6 +228,38 @@ def best_implied(  # type: ignore[no-untyped-def]
             first = after
         for entry in range(table_offsets[label], table_offsets[label + 1]):
             rates[table_labels[entry]] = 0.0
+
+
+def implied_pairs(context: VisibleGraph, centres: Int32Array, labels: Int32Array, answers: Int32Array) -> Float64Array:
+    """Return how often (n,) the best edge between centre and answer comes with the label; 0 without such an edge."""
+    counts, graph = QueryCounts.of(context).cooccurrence, context.subgraph(centres)
+    inside, others = graph.inside(centres), graph.inside(answers)
+    if graph.entities is not None:  # answers without an edge to a centre may be outside
+        others = np.minimum(others, len(graph.entities) - 1)
+        others = np.where(graph.entities[others] == answers, others, -1).astype(np.int32)
+    found = np.zeros(len(centres))
+    rows = graph.neighbours.offsets, graph.neighbours.entities, graph.neighbours.labels
+    best_implied_pairs(*counts.by_label, counts.pairs, counts.frequencies, *rows, inside, labels, others, found)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def best_implied_pairs(  # type: ignore[no-untyped-def]
+    table_offsets, table_labels, table_pairs, frequencies, offsets, entities, edge_labels, centres, labels, others,
+    found,
+):  # fmt: skip
+    relations = len(frequencies)
+    for pair in range(len(centres)):
+        label, other = labels[pair], others[pair]
+        first, end = offsets[centres[pair]], offsets[centres[pair] + 1]
+        edge = first + np.searchsorted(entities[first:end], other)
+        while other >= 0 and edge < end and entities[edge] == other:
+            start, stop = table_offsets[label], table_offsets[label + 1]
+            entry = start + np.searchsorted(table_labels[start:stop], edge_labels[edge])
+            if entry < stop and table_labels[entry] == edge_labels[edge] and edge_labels[edge] != label:
+                rate = table_pairs[entry] / (frequencies[edge_labels[edge] % relations] + SMOOTHING)
+                found[pair] = max(found[pair], rate)
+            edge += 1
 
 
 # All queries of a graph
@@ -285,5 +322,7 @@ def likely_queries(context: GraphContext, entities: Int32Array) -> tuple[Int32Ar
         shares,
         implied(counts.cooccurrence, context.neighbours, centres, labels),
         np.diff(context.neighbours.offsets)[centres],
+        counts.at_least[labels, 1],
+        counts.cooccurrence.frequencies[labels % max(context.relations, 1)],
     )
     return centres, labels, found

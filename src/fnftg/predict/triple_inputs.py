@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fnftg.arrays import BoolArray, Float32Array, Float64Array, Int64Array, IntArray
-from fnftg.predict.query_features import QueryFeatures, query_features
+from fnftg.predict.logistic import sigmoid
+from fnftg.predict.query_features import QueryFeatures, implied_pairs, query_features
 from fnftg.predict.request_batch import RequestBatch
 from fnftg.predict.scored_queries import ScoredQueries
-from fnftg.predict.triple_probability import TripleProbability, TwoCases, sigmoid, triple_features
+from fnftg.predict.triple_probability import QueryModel, TripleProbability, triple_features
 
 ROUND = 512  # inverse queries searched at a time
+SMALLEST_RATE = 0.003  # added to rates before the logarithm
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class TripleInputs:
     second: QueryFeatures
     first_margin: Float64Array  # (n,)
     second_margin: Float64Array
+    implied: Float64Array  # how often the best other edge between the two ends comes with the relation
 
     @classmethod
     def ordered(
@@ -36,6 +39,7 @@ class TripleInputs:
         inverse: QueryFeatures,
         margin: Float64Array,
         other: Float64Array,
+        implied: Float64Array,
     ) -> TripleInputs:
         """Order the two queries of each triple; `for_heads` says which triples were found by asking for heads."""
         one_isolated = asked.isolated != inverse.isolated
@@ -45,6 +49,7 @@ class TripleInputs:
             inverse.where(~swapped, asked),
             np.where(swapped, other, margin),
             np.where(swapped, margin, other),
+            implied,
         )
 
     @property
@@ -52,14 +57,20 @@ class TripleInputs:
         """Whether one end of the triple has no edges."""
         return self.first.isolated
 
-    def features(self, query: TwoCases) -> Float64Array:
-        """Return the features of the triples (n, 6), given the model of queries."""
+    def features(self, query: QueryModel) -> Float64Array:
+        """Return the features of the triples in the order of TRIPLE_FEATURES (n, F), given the model of queries."""
         first, second = (query.of_queries(one) for one in (self.first, self.second))
-        return triple_features(first, second, self.first_margin, self.second_margin)
+        triples = self.first.triples.astype(np.float64)
+        holders = [one.holders.astype(np.float64) for one in (self.first, self.second)]
+        more = [np.log1p(triples), *map(np.log1p, holders)]
+        more += [np.log((triples + 1) / (one + 1)) for one in holders]
+        more += [np.log(self.implied + SMALLEST_RATE), self.implied]
+        given = triple_features(first, second, self.first_margin, self.second_margin)
+        return np.concatenate([given, np.stack(more, axis=1)], axis=1)
 
     def probabilities(self, probability: TripleProbability) -> Float64Array:
         """Return P(triple) of each triple, (n,). It does not depend on which end was asked for."""
-        return sigmoid(probability.triple.logits(self.features(probability.query), self.first.slots, self.isolated))
+        return sigmoid(probability.triple.logits(self.features(probability.query), self.isolated))
 
 
 def features_of(batch: RequestBatch, requests: Int64Array, centres: Int64Array, labels: Int64Array) -> QueryFeatures:
@@ -69,6 +80,17 @@ def features_of(batch: RequestBatch, requests: Int64Array, centres: Int64Array, 
     small = centres.astype(np.int32), labels.astype(np.int32)
     parts = [query_features(batch.contexts[request], small[0][some], small[1][some]) for request, some in groups]
     return QueryFeatures.combined(parts).take(order)
+
+
+def implied_by(
+    batch: RequestBatch, requests: Int64Array, centres: Int64Array, labels: Int64Array, answers: Int64Array
+) -> Float64Array:
+    """Return how often the best other edge between centre and answer comes with the label, (n,)."""
+    found = np.zeros(len(centres))
+    for request, some in batch.groups(requests):
+        columns = (column[some].astype(np.int32) for column in (centres, labels, answers))
+        found[some] = implied_pairs(batch.contexts[request], *columns)
+    return found
 
 
 def inverse_labels(batch: RequestBatch, requests: Int64Array, labels: Int64Array) -> Int64Array:
@@ -106,4 +128,5 @@ def triple_inputs(queries: ScoredQueries, query: IntArray, rows: IntArray, score
         features_of(batch, requests, answers, labels),
         queries.margins(query, answers, scores),
         inverse_margins(batch, requests, answers, labels, centres),
+        implied_by(batch, requests, answers, labels, centres),
     )

@@ -45,7 +45,7 @@ ones. If the command is interrupted, run it again to continue; the output is the
         "--entities", metavar="E1,E2", help="only these entities, by id or name, or a file with one per line"
     )
     parser.add_argument(
-        "--min-probability", type=float, metavar="P", default=0.01, help="leave out less likely triples (default: 0.01)"
+        "--min-probability", type=float, metavar="P", default=0.02, help="leave out less likely triples (default: 0.02)"
     )
     parser.add_argument(
         "--expected-precision", type=float, metavar="P", help="stop where the mean probability falls below P"

@@ -58,6 +58,9 @@ def discovery(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg evaluate run --task discovery --without-relations similar_to,also_see --json",
     )
     add_common(parser)
+    parser.add_argument(
+        "--min-probability", type=float, metavar="P", default=0.02, help="leave out less likely triples (default: 0.02)"
+    )
     parser.add_argument("--without-relations", metavar="R1,R2", help="leave these relations out of the list")
     chosen = parser.parse_args(arguments)
     from fnftg.predict.completion import Wanted, complete
@@ -70,7 +73,9 @@ def discovery(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         relations = tuple(sorted(set(range(len(graph.relations))) - left_out))
     held_out = graph.triples(chosen.split)
     with TemporaryDirectory(prefix="fnftg-parts-") as folder:
-        completed = complete(predictor, Wanted(relations=relations), Path(folder))
+        completed = complete(
+            predictor, Wanted(relations=relations, min_probability=chosen.min_probability), Path(folder)
+        )
     visible = predictor.graph
     if relations is not None:
         held_out = held_out[[relation in relations for relation in held_out[:, 1].tolist()]]
