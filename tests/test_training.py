@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import from_pretrained, save_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
+from fnftg.ranking.runs import RunFolder
 from fnftg.training.loop import train_run
 from fnftg.training.recipes import merge_fields
 from fnftg.training.run_config import RunConfig
@@ -369,6 +371,48 @@ def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, 
     (tmp_path / "run" / "checkpoint" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(FnftgError, match="damaged"):
         from_pretrained(tmp_path / "run")
+
+
+def test_run_finds_its_graph_from_any_folder_and_never_takes_another(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    shutil.copytree(store, tmp_path / "graph")
+    monkeypatch.chdir(tmp_path / "a")
+    train_run(KnowledgeGraph.open("../graph"), configured(training={"epochs": 1}), Path("run"))
+    run, others = RunFolder(tmp_path / "a" / "run"), tmp_path / "elsewhere" / "graph"
+    other = KnowledgeGraph.open(store).extended(triples=[("e1", "r0", "e2")], split="train")
+    others.parent.mkdir()
+    other.save(others)
+    (others.parent / "a").mkdir()
+    monkeypatch.chdir(others.parent / "a")  # where ../graph is another graph
+    assert run.graph().path == tmp_path / "graph"
+    other.save(tmp_path / "graph2")
+    shutil.rmtree(tmp_path / "graph")
+    (tmp_path / "graph2").rename(tmp_path / "graph")
+    with pytest.raises(FnftgError, match="is not the one that .*run was trained on: name the graph to use with --graph"):
+        run.graph()
+
+
+def test_run_of_an_older_version_says_which_graph_its_relative_path_means(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"graph": store.name, "config": {}}))
+    monkeypatch.chdir(store.parent)
+    assert len(RunFolder(tmp_path).graph().entities) == 240
+    assert f"relative path: using {store}" in capsys.readouterr().err
+
+
+def test_run_without_a_restart_point_is_not_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
+    graph, config = KnowledgeGraph.open(store), configured(training={"epochs": 1})
+
+    def stop(step: int, loss: float) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train_run(graph, config, tmp_path / "run", after_step=stop)
+    with pytest.raises(FnftgError, match="another graph"):
+        train_run(graph.extended({"new": "a new thing"}), config, tmp_path / "run", resume=True)
 
 
 # In Python
