@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_predict import assert_one_sentence, here, run_folder  # noqa: F401
+from test_predict import assert_one_sentence, here, own_run, run_folder  # noqa: F401
 
 from fnftg.errors import FnftgError
 from fnftg.files import new_file, new_folder
@@ -105,6 +106,35 @@ def test_force_does_not_replace_a_part_of_a_model(run_folder: Path, here: Here) 
     before = weights.read_bytes()
     assert_one_sentence(here("embed", run_folder, "-o", weights, "--force"), "is a part of")
     assert weights.read_bytes() == before
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_only_what_fnftg_wrote_is_removed_from_a_run(
+    linked: bool,
+    own_run: Path,  # noqa: F811
+    tmp_path: Path,
+    here: Here,  # noqa: F811
+) -> None:
+    shared = tmp_path / "shared"
+    files = [
+        *("answers/mydocs/thesis.tex", "answers/0123456789abcdef-0123456789abcdef/mine.txt"),
+        *("graphs/2024/notes.txt", "graphs/00017/notes.txt", "graphs/²/notes.txt"),
+    ]
+    for file in files:
+        (shared / file).parent.mkdir(parents=True)
+        (shared / file).write_text("mine")
+    for name in ("answers", "graphs"):
+        (own_run / name).symlink_to(shared / name) if linked else shutil.copytree(shared / name, own_run / name)
+    old = own_run / "answers" / f"{'a' * 16}-{'b' * 16}"
+    with new_folder(old, "answers") as folder:
+        (folder / "table.npy").touch()
+    assert here("predict", own_run, "--head", "e3", "--relation", "_r_1").returncode == 0
+    assert not old.exists(), "answers of older weights"
+    for number in (1, 2):
+        (tmp_path / "new.txt").write_text(f"n{number}\tA new one\n")
+        assert here("update", own_run, "--texts", tmp_path / "new.txt").returncode == 0
+    assert sorted(path.name for path in (own_run / "graphs").iterdir()) == ["00017", "00019", "2024", "²"]
+    assert all((own_run / file).read_text() == "mine" for file in files)
 
 
 def test_link_is_not_replaced_by_what_it_leads_to(tmp_path: Path) -> None:

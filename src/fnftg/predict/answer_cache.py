@@ -13,6 +13,7 @@ RUN/answers/graph.json                path of the current graph (updated graphs 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import torch
 
 from fnftg.array_files import load_array, write_array
 from fnftg.arrays import Float32Array, Int32Array
-from fnftg.checksums import verify_folder
+from fnftg.checksums import is_folder_of, verify_folder
 from fnftg.console import log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
@@ -45,6 +46,7 @@ from fnftg.text.text_transformer import GraphTexts, pooling_of
 from fnftg.text.tokens import TokenStore
 
 ANSWERS, CURRENT = "answers", "graph.json"
+NAME = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}")  # of a cache folder
 TABLE, KNOWN, NEIGHBOURS, FEATURES, INDEX = "table.npy", "known.npy", "neighbours", "features.npy", "features.index.npy"
 
 
@@ -130,7 +132,8 @@ def _create(folder: Path, make: Callable[[Path], None]) -> bool:
     with new_folder(folder, ANSWERS, owned=True) as partial:
         make(partial)
     for other in folder.parent.iterdir():  # caches of older weights
-        if other.is_dir() and other.name[0] != "." and other.name.split("-")[0] != folder.name.split("-")[0]:
+        name = NAME.fullmatch(other.name)
+        if name and not folder.name.startswith(name[1]) and is_folder_of(other, ANSWERS):
             shutil.rmtree(other, ignore_errors=True)
     return True
 
