@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fnftg.checksums import listed_files, write_checksums
+from fnftg.checksums import is_run, listed_files, write_checksums
 from fnftg.errors import FnftgError
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -108,21 +108,40 @@ def _check_replaceable(target: Path, kind: str, force: bool) -> None:
 
 
 def _check_replaceable_file(target: Path, force: bool) -> None:
-    """Raise unless `force` is set and the file does not belong to a folder that fnftg wrote."""
+    """Raise unless `force` is set and the file is a regular one that belongs to nothing that fnftg wrote."""
     if not force:
         raise FnftgError(f"{target} already exists: choose another name, or replace it with --force.")
     if target.is_dir():
         raise FnftgError(f"{target} is a folder, not a file: choose another name.")
+    if target.exists() and not target.is_file():
+        raise FnftgError(f"{target} is a device or a pipe, so it is not replaced: choose another name.")
     for folder in target.parents:
         found = listed_files(folder)
-        if found is not None and target.relative_to(folder).as_posix() in found[1]:
+        if is_run(folder) or (found is not None and target.relative_to(folder).as_posix() in found[1]):
             raise FnftgError(f"{target} is a part of {folder}, so it is not replaced: choose another name.")
 
 
-def check_not_source(target: Path, source: Path | None) -> None:
+def check_output_file(path: Path, force: bool, *sources: str | os.PathLike[str] | None) -> None:
+    """Raise if a command may not write a file, so that nothing is computed first.
+
+    Args:
+        path: the file.
+        force: replace an existing file, as in `new_file`.
+        sources: what the command reads; what does not exist (the name of a dataset, None) is ignored.
+    """
+    target = Path(os.path.abspath(path))
+    for source in sources:
+        check_not_source(target, source)
+        if source is not None and os.path.isdir(source) and target.resolve().is_relative_to(Path(source).resolve()):
+            raise FnftgError(f"{target} is inside the source {source}, so it is not written: choose another output.")
+    if os.path.lexists(target):
+        _check_replaceable_file(target, force)
+
+
+def check_not_source(target: Path, source: str | os.PathLike[str] | None) -> None:
     """Raise if the output would replace its own source."""
-    if source is not None and target.resolve() == source.resolve():
-        raise FnftgError(f"{target} is both the source and the output: choose another output.")
+    if source is not None and os.path.exists(source) and target.resolve() == Path(source).resolve():
+        raise FnftgError(f"{target} is both the source and the output, so it is not replaced: choose another output.")
 
 
 # Partial folders

@@ -22,7 +22,7 @@ from fnftg.checksums import is_folder_of
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import new_triples
 from fnftg.errors import FnftgError, shortened
-from fnftg.files import new_folder
+from fnftg.files import check_not_source, new_folder
 from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
@@ -30,6 +30,7 @@ from fnftg.kg.store import GRAPH
 from fnftg.predict import answer_cache
 from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
+from fnftg.ranking.runs import RunFolder
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
 
 SPLIT, GRAPHS = "added", "graphs"
@@ -88,6 +89,8 @@ def update(
     """
     if predictor.folder is None or predictor.graph.path is None:
         raise FnftgError(f"{predictor.run} cannot be updated: give the folder of a run whose graph is a store.")
+    for source in (predictor.graph.path, RunFolder(predictor.run).store):
+        check_not_source(store or _next_store(predictor.run), source)
     view, new, known = read_additions(predictor, triples, texts, relation_texts)
     more = len(view.entities) - len(predictor.graph.entities), len(view.relations) - len(predictor.graph.relations)
     if not len(new) and not any(more):

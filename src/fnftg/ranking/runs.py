@@ -55,16 +55,21 @@ class RunFolder:
             raise FnftgError(f"{self.path} is not the folder of a run: its {CONFIG} has no graph and config.")
         return {"graph": values["graph"], "graph_key": values.get("graph_key"), "config": values["config"]}
 
+    @property
+    def store(self) -> Path | None:
+        """The path of the graph that the run was trained on, None if that was in memory."""
+        store = self.started_with()["graph"]
+        return Path(store) if store else None
+
     def graph(self) -> KnowledgeGraph:
         """Open the graph that the run was trained on. Raises an `FnftgError` if another graph is at its path."""
-        started = self.started_with()
-        store, key = started["graph"], started["graph_key"]
-        if not store:
+        store, key = self.store, self.started_with()["graph_key"]
+        if store is None:
             raise FnftgError(f"{self.path} was trained on a graph in memory: name a graph with --graph.")
-        if not Path(store).exists():
+        if not store.exists():
             raise FnftgError(f"The graph of {self.path} is no longer at {store}: name the graph with --graph.")
-        if not Path(store).is_absolute():  # of fnftg 0.3 or older
-            log(f"{self.path} names its graph by a relative path: using {Path(store).resolve()}; --graph names another.")
+        if not store.is_absolute():  # of fnftg 0.3 or older
+            log(f"{self.path} names its graph by a relative path: using {store.resolve()}; --graph names another.")
         graph = open_graph(store)
         if key not in (None, graph_key(graph)):
             raise FnftgError(

@@ -69,7 +69,7 @@ fewer."""
 
 
 def run_completion(chosen: Any) -> None:
-    from fnftg.files import new_file
+    from fnftg.files import check_output_file, new_file
     from fnftg.predict.completion import complete as search
     from fnftg.predict.completion import forget, hits_among
     from fnftg.predict.triple_files import format_of, nodes_under, write_triples
@@ -77,8 +77,7 @@ def run_completion(chosen: Any) -> None:
 
     started, output = time.perf_counter(), chosen.output
     format, memory = format_of(output), parse_size(chosen.memory)
-    if output.exists() and not chosen.force:
-        raise FnftgError(f"{output} already exists: choose another name, or replace it with --force.")
+    check_output_file(output, chosen.force, chosen.graph, chosen.entities)
     if chosen.base is not None:
         nodes_under(chosen.base)
     predictor, held_out = opened(chosen)
