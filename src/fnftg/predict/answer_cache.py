@@ -61,10 +61,12 @@ def folder_of(run: Path, graph: KnowledgeGraph) -> Path | None:
 def current_graph(run: Path) -> Path | None:
     """Return the store that the last `fnftg update` wrote, or None."""
     file = run / ANSWERS / CURRENT
-    if not file.is_file():
-        return None
     try:
+        if not file.is_file():
+            return None
         graph = read_json(file).get("graph")
+    except PermissionError as error:
+        raise FnftgError(f"{file} cannot be read: permission denied. Give the run's graph with --graph.") from error
     except DamagedError as error:
         raise FnftgError(f"{error} Give the graph that the last fnftg update wrote with --graph.") from error
     if not isinstance(graph, str):
@@ -78,15 +80,17 @@ def set_current_graph(run: Path, store: Path) -> None:
 
 
 def is_whole(folder: Path | None) -> bool:
-    """Return whether the folder exists and all its checksums match; log a line if it is damaged."""
-    if folder is None or not folder.is_dir():
-        return False
+    """Return whether the folder exists and all its checksums match; log a line if it is damaged or unreadable."""
     try:
+        if folder is None or not folder.is_dir():
+            return False
         verify_folder(folder, ANSWERS)
         return True
     except FnftgError as error:
         log(f"{error} The cached answers are computed again.")
-        return False
+    except OSError as error:
+        log(f"{folder} cannot be read: {error.strerror}. The cached answers are computed again.")
+    return False
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,9 @@ def _read(folder: Path, model: LinkPredictor, graph: KnowledgeGraph, texts: Grap
 
 
 def _create(folder: Path, make: Callable[[Path], None]) -> bool:
-    """Write the folder unless the run's folder is read-only; return whether it was written."""
-    if not os.access(folder.parents[1], os.W_OK) or (folder.parent.is_dir() and not os.access(folder.parent, os.W_OK)):
+    """Write the folder unless this user may not; return whether it was written."""
+    existing = (path for path in (folder.parents[1], folder.parent, folder) if os.path.lexists(path))
+    if not all(os.access(path, os.R_OK | os.W_OK | os.X_OK) for path in existing):
         return False
     with new_folder(folder, ANSWERS, owned=True) as partial:
         make(partial)
