@@ -21,8 +21,10 @@ import torch
 from safetensors.torch import load_file
 
 import fnftg
+from fnftg.checksums import write_checksums
 from fnftg.cli import main
 from fnftg.errors import FnftgError
+from fnftg.json_files import read_json, write_json
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import from_pretrained, save_pretrained
@@ -349,10 +351,66 @@ def test_run_that_was_stopped_before_its_first_restart_point_can_be_resumed(stor
         train_run(graph, config, tmp_path / "run")
     train_run(graph, config, tmp_path / "run", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "run"))
-    left = tmp_path / "early" / ".config.json.partial-abc"
+    left = tmp_path / "early" / ".config.json.partial-abcd_123"
     left.mkdir(parents=True)  # stopped even before its config was written
+    (left / "fnftg-partial").touch()
     train_run(graph, config, tmp_path / "early")
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "early")) and not left.exists()
+
+
+def test_resumed_run_removes_what_a_kill_left(store: Path, tmp_path: Path) -> None:
+    graph, config = KnowledgeGraph.open(store), configured(training={"epochs": 1})
+    train_run(graph, config, tmp_path / "run")
+    for name in ("config.json", "log.csv", "checkpoint", "restart"):
+        left = tmp_path / "run" / f".{name}.partial-abcd_123"
+        left.mkdir()
+        (left / "fnftg-partial").touch()
+    train_run(graph, config, tmp_path / "run", resume=True)
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+ODD_STATES: dict[str, dict[str, Any]] = {
+    "epoch": {"epoch": "x"},
+    "epochs beyond the last": {"epoch": 10**9},
+    "epochs and steps beyond the last": {"epoch": 10**9, "step": 8 * 10**9},
+    "huge epoch": {"epoch": 10**4000},
+    "truth": {"epoch": True},
+    "negative step": {"step": -5},
+    "half a step": {"step": 1.5},
+    "no step": {"step": None},
+    "steps of another epoch": {"step": 3},
+    "no best": {"best": None},
+    "best epoch to come": {"best_epoch": 2},
+    "seconds": {"seconds": "NaN"},
+    "seconds that are no number": {"seconds": float("nan")},
+    "graph": {"graph": 1},
+    "log": {"log": "x"},
+    "numbers as log": {"log": [1, 2]},
+    "lists in the log": {"log": [{"loss": [1]}]},
+    "unknown column": {"log": [{"a": 1}]},
+    "unknown field": {"more": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def resumable(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("resumable") / "run"
+    train_run(KnowledgeGraph.open(store), configured(training={"epochs": 1}), run)
+    return run
+
+
+@pytest.mark.parametrize("case", ODD_STATES)
+def test_odd_restart_point_with_a_fitting_checksum_gets_one_sentence(
+    case: str, resumable: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(resumable, tmp_path / "run")
+    folder = tmp_path / "run" / "restart"
+    write_json(folder / "state.json", {**read_json(folder / "state.json"), **ODD_STATES[case]})
+    (folder / "checksums.json").unlink()
+    write_checksums(folder, "restart")
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "train from the start into another folder" in printed
 
 
 def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:

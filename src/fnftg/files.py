@@ -8,6 +8,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from fnftg.errors import FnftgError
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FULL_DISK_WORDS = tuple(os.strerror(number) for number in FULL_DISK)  # for errors of libraries that have no errno
 NAME_BYTES = 120  # of the target's name that are used in the name of its partial folder
+PARTIAL = re.compile(r"\..*\.partial-[a-z0-9_]{8}", re.DOTALL)  # name of a partial folder; mkdtemp chooses the end
+MARKER, CONTENT = "fnftg-partial", "content"  # in a partial folder: an empty file, and what becomes the target
 
 
 @contextlib.contextmanager
@@ -149,11 +152,10 @@ def check_not_source(target: Path, source: str | os.PathLike[str] | None) -> Non
 
 @contextlib.contextmanager
 def _partial_folder(target: Path) -> Iterator[Path]:
-    """Yield a locked, hidden folder next to `target`. Removes the partial folders that killed processes left there."""
+    """Yield a folder in a locked, hidden folder next to `target`. Removes what killed processes left there of it."""
     _make_parent(target)
     prefix = f".{_cut(target.name)}.partial-"
-    for abandoned in target.parent.glob(f"{_escaped(prefix)}*"):
-        _remove_abandoned(abandoned)
+    remove_abandoned(target.parent, prefix)
     with contextlib.ExitStack() as stack:
         while True:
             partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
@@ -164,24 +166,29 @@ def _partial_folder(target: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if partial.exists():  # else another process removed it before it was locked
                 break
-        partial.chmod(0o777 & ~_umask())
-        yield partial
+        (partial / MARKER).touch()
+        (partial / CONTENT).mkdir()
+        yield partial / CONTENT
 
 
 def is_partial(path: Path) -> bool:
     """Return whether a path is a partial folder, of a running process or left by a killed one."""
-    return path.name.startswith(".") and ".partial-" in path.name
+    if not PARTIAL.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+        return False
+    return (path / MARKER).is_file() or not any(path.iterdir())
 
 
-def _remove_abandoned(partial: Path) -> None:
-    """Remove a partial folder that no process has locked."""
-    with contextlib.suppress(OSError):
-        lock = os.open(partial, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(partial, ignore_errors=True) if partial.is_dir() else partial.unlink()
-        finally:
-            os.close(lock)
+def remove_abandoned(folder: Path, prefix: str = ".") -> None:
+    """Remove the partial folders in a folder, with this beginning of their names, that no process has locked."""
+    for partial in folder.glob(f"{_escaped(prefix)}*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if is_partial(partial):
+                    shutil.rmtree(partial, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _make_parent(target: Path) -> None:
@@ -230,7 +237,7 @@ def _exchange(new: Path, old: Path) -> None:
         swap = 2
         if library.renamex_np(source, target, swap) == 0:
             return
-    spare = Path(tempfile.mkdtemp(prefix=f".{_cut(old.name)}.partial-", dir=old.parent))
+    spare = Path(tempfile.mkdtemp(prefix=f".{_cut(old.name)}.partial-", dir=old.parent))  # without a marker: never lost
     os.rename(old, spare / "replaced")
     os.rename(new, old)
     shutil.rmtree(spare)

@@ -27,7 +27,7 @@ from fnftg.console import Progress, log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
-from fnftg.files import is_partial, new_file
+from fnftg.files import is_partial, new_file, remove_abandoned
 from fnftg.json_files import write_json
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.memory import keep_freed_memory
@@ -158,13 +158,22 @@ class Run:
         if resume:
             if not (self.run / CONFIG).is_file():
                 raise FnftgError(f"{self.run} contains no run to resume: start a new run with -o {self.run}.")
+            if self.first:
+                remove_abandoned(self.run)
             keys = [RunFolder(self.run).started_with()["graph_key"]]
             if restart.exists(self.run):
-                keys.append(restart.read_state(self.run).graph)
+                state = restart.read_state(self.run)
+                keys.append(state.graph)
             else:
+                state = self.place
                 log(f"{self.run} has no restart point yet: training starts from the beginning.")
             if any(key not in (None, self.place.graph) for key in keys):
                 raise FnftgError(f"{self.run} was started with another graph: resume it with that graph.")
+            if not state.is_reached(self.epochs, self.steps_an_epoch):
+                raise FnftgError(
+                    f"The restart point of {self.run} is at step {state.step} of epoch {state.epoch}, which its config "
+                    f"never reaches. {restart.WHAT_TO_DO}"
+                )
         elif self.first:
             if self.run.exists() and any(not is_partial(path) for path in self.run.iterdir()):
                 raise FnftgError(f"{self.run} already exists: continue with --resume {self.run}, or use another name.")
