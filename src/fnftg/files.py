@@ -202,7 +202,7 @@ def _make_parent(target: Path) -> None:
 
 def _cut(name: str) -> str:
     """Truncate a name, so that a longer name built from it does not exceed the limit of the file system."""
-    return name.encode()[:NAME_BYTES].decode(errors="ignore")
+    return os.fsencode(name)[:NAME_BYTES].decode(errors="ignore")
 
 
 def _escaped(pattern: str) -> str:
