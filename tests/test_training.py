@@ -308,6 +308,24 @@ CASES: dict[str, tuple[dict[str, object], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "0x" + "f" * 5000, "-" + "9" * 5000, "2024-13-45"])
+@pytest.mark.parametrize("field", ["epochs", "learning_rate"])
+@pytest.mark.parametrize("is_option", [False, True])
+def test_number_that_cannot_be_gets_one_sentence(
+    field: str, value: str, is_option: bool, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.yaml").write_text(
+        "base: frugal\n" if is_option else f"base: frugal\ntraining: {{{field}: {value}}}\n"
+    )
+    options = [f"--training.{field}={value}"] if is_option else []
+    assert (
+        main(["train", str(store), "-o", str(tmp_path / "run"), "--config", str(tmp_path / "my.yaml"), *options]) == 1
+    )
+    printed = capsys.readouterr().err
+    assert printed.startswith("fnftg: ") and printed.count("\n") == 1 and len(printed) < 600
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_config_gets_one_sentence(
     case: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
