@@ -133,12 +133,13 @@ def test_a_cache_of_another_user_is_never_an_error(
     assert "cannot be read: Permission denied" in found.stderr
 
 
-@pytest.mark.parametrize("command", ["report", "calibrate", "evaluate"])
+@pytest.mark.parametrize("command", ["report", "calibrate", "evaluate", "update"])
 def test_what_cannot_be_written_is_not_computed(
     command: str, closed_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fnftg.ranking.runs.os.access", lambda *_: False)  # as of a user without rights
     monkeypatch.setattr("fnftg.models.link_predictor.LinkPredictor.texts", raising(ZeroDivisionError()))
-    options = ["--save-ranks", str(closed_run / "ranks.parquet")] if command == "evaluate" else []
+    own = {"evaluate": ["--save-ranks", str(closed_run / "ranks.parquet")], "update": ["--texts", "new.txt"]}
+    options = own.get(command, [])
     assert main([command, str(closed_run), *options]) == 1
     assert_one_sentence(capsys.readouterr().err, "cannot be written to", str(closed_run))

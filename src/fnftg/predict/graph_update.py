@@ -30,7 +30,7 @@ from fnftg.kg.store import GRAPH
 from fnftg.predict import answer_cache
 from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
-from fnftg.ranking.runs import RunFolder
+from fnftg.ranking.runs import RunFolder, check_writable
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
 
 SPLIT, GRAPHS = "added", "graphs"
@@ -87,6 +87,7 @@ def update(
 
     Nothing is written if the files contain nothing new.
     """
+    check_updatable(predictor.run)
     if predictor.folder is None or predictor.graph.path is None:
         raise FnftgError(f"{predictor.run} cannot be updated: give the folder of a run whose graph is a store.")
     for source in (predictor.graph.path, RunFolder(predictor.run).store):
@@ -106,6 +107,12 @@ def update(
     answer_cache.set_current_graph(predictor.run, written.path)
     _remove_replaced(predictor, written.path)
     return Update(written.path, *more, len(new), known, embedded, index)
+
+
+def check_updatable(run: Path) -> None:
+    """Raise FnftgError unless the folders that an update writes to can be written to."""
+    for name in (answer_cache.ANSWERS, GRAPHS):
+        check_writable(run / name)
 
 
 def _remove_replaced(predictor: Predictor, current: Path) -> None:
