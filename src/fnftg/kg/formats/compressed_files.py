@@ -121,12 +121,10 @@ class _ZstandardFile(io.RawIOBase):
 
     def __init__(self, source: io.BufferedIOBase):
         self.source = source
-        self.frame = self._new_frame()
+        self.decoder = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)  # one for all: slow to make
+        self.frame = self.decoder.decompressobj()
         self.packed, self.place = memoryview(b""), 0  # read from the source, and how much of it is decoded
         self.decoded = memoryview(b"")
-
-    def _new_frame(self) -> zstandard.ZstdDecompressionObj:
-        return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
 
     def readable(self) -> bool:
         return True
@@ -138,7 +136,7 @@ class _ZstandardFile(io.RawIOBase):
             if self.frame.eof:
                 if not self.packed:
                     return 0
-                self.frame = self._new_frame()
+                self.frame = self.decoder.decompressobj()
             elif not self.packed:
                 raise EOFError("the data ends inside a frame")
             piece = self.packed[self.place : self.place + PACKED_PIECE]
