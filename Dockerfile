@@ -1,12 +1,18 @@
-# A CPU image that serves a run: docker build -t fnftg .
+# A CPU image that serves a run: docker build --build-arg BASE=python@sha256:… --build-arg TORCH_SHA256=… -t fnftg .
 # Mount the run's folder at /srv/run and its graph at /srv/graph, both read-only. /srv/home must be writable.
-# To pin the base image: docker build --build-arg BASE=python@sha256:… (docs/deployment.md).
+# Digests differ by platform; docs/deployment.md says how to look them up. UNPINNED=1 builds without them, to try it out.
 ARG BASE=python:3.11-slim
 FROM ${BASE}
 
-# PyPI's torch for Linux includes CUDA, so the CPU build comes from torch's own index. Give TORCH_SHA256 to verify the wheel.
+# PyPI's torch for Linux includes CUDA, so the CPU build comes from torch's own index.
+ARG BASE
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ARG TORCH_SHA256=
+ARG UNPINNED=
+RUN case "$UNPINNED:$BASE:$TORCH_SHA256" in \
+        1:*|*@sha256:*:????????????????????????????????????????????????????????????????) ;; \
+        *) echo "Pin the base image and torch with --build-arg BASE=python@sha256:… --build-arg TORCH_SHA256=… (docs/deployment.md), or build with --build-arg UNPINNED=1." >&2; exit 1 ;; \
+    esac
 
 ENV PYTHONUNBUFFERED=1 \
     PIP_NO_CACHE_DIR=1 \

@@ -104,11 +104,9 @@ def with_force(*arguments: str) -> Callable[[Path], list[str]]:
 
 
 def resumed(folder: Path) -> list[str]:
-    """Resume from the restart point, or train from the start if there is none, as the messages advise."""
-    if (folder / "run" / "restart").is_dir():
-        return ["train", "--resume", "{}/run"]
-    shutil.rmtree(folder / "run", ignore_errors=True)
-    return CASES["train"].command
+    """Resume the run, or start it if it was not even begun, as the messages advise."""
+    begun = (folder / "run" / "config.json").is_file()
+    return ["train", "--resume", "{}/run"] if begun else CASES["train"].command
 
 
 IMPORT, COMPLETE = (

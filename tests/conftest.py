@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -36,6 +37,12 @@ TEXTS = {
     "eve": "Eve, a friend",
 }
 RELATION_TEXTS = {"parent_of": "is a parent of", "knows": "knows"}
+
+
+def needs_package(name: str) -> pytest.MarkDecorator:
+    """Skips a test where the package is not installed, except in CI, where the test then fails."""
+    missing = importlib.util.find_spec(name) is None
+    return pytest.mark.skipif(missing and not os.environ.get("CI"), reason=f"{name} is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,8 @@ import zstandard
 from conftest import Run
 
 from fnftg.cli import main
+from fnftg.files import new_file, new_folder
+from fnftg.json_files import read_json, write_json
 from fnftg.kg import import_graph
 
 
@@ -87,6 +89,14 @@ FILE_CASES: dict[str, tuple[str, bytes | str, list[str], list[str]]] = {
     "four columns later": ("graph.tsv", TRAIN + "a\tb\tc\td\n", [], ["line 2", "instead of 3"]),
     "csv with too few": ("graph.csv", 'head,relation,tail\n"a, b",knows,c\nx,y\n', [], ["line 3", "instead of 3"]),
     "csv with an open quote": ("graph.csv", 'head,relation,tail\n"a,knows,c\nx,y,z\n', [], ["line 2"]),
+    "csv with open quotes everywhere": ("graph.csv", 'a,r,"b\n' * 6, [], ["line 1", "check its quotes"]),
+    "superscript as column": ("graph.tsv", TRAIN, ["--head", "²", "--relation", "2", "--tail", "3"], ["no column '²'"]),
+    "digits of another script": ("graph.tsv", TRAIN, ["--head", "१"], ["no column '१'"]),
+    "column with thousands of digits": ("graph.tsv", TRAIN, ["--head", "1" * 5000], ["no column '111"]),
+    "too many splits": (
+        "graph.tsv", "head\trelation\ttail\tsplit\n" + "".join(f"a\tr\tb\ts{n}\n" for n in range(30_000)), [],
+        ["more than 100 splits", "--split"],
+    ),
     "column that is not there": ("graph.csv", "a,b,c\n1,2,3\n", ["--head", "subject"], ["'subject'", "'a'"]),
     "column number that is not there": ("graph.tsv", TRAIN, ["--head", "9"], ["column 9", "there are 3"]),
     "not JSON": ("graph.jsonl", '{"head":"a","relation":"b","tail":"c"}\n{"head":\n', [], ["line 2", "not JSON"]),
@@ -117,6 +127,43 @@ def assert_one_sentence(capsys: pytest.CaptureFixture[str], parts: list[str]) ->
     assert captured.err.startswith("fnftg: ") and captured.err.count("\n") == 1, captured.err
     for part in parts:
         assert part in captured.err
+
+
+NOT_UTF8 = "n\udcff\udcfe"  # as Python represents the bytes n, 0xff, 0xfe of an argument
+COMMANDS = {
+    "import from": ["import", f"{NOT_UTF8}.tsv", "-o", "out"],
+    "import to": ["import", "good.tsv", "-o", NOT_UTF8],
+    "export": ["export", "good.tsv", "--format", "csv", "-o", NOT_UTF8],
+    "complete": ["complete", "run", "-o", f"{NOT_UTF8}.tsv"],
+    "embed": ["embed", "run", "-o", f"{NOT_UTF8}.npz"],
+    "data get": ["data", "get", "wordnet-animals", "-o", NOT_UTF8],
+    "train": ["train", "good.tsv", "-o", NOT_UTF8],
+    "predict": ["predict", "run", "--head", NOT_UTF8, "--relation", "r"],
+    "serve": ["serve", "run", "--host", NOT_UTF8],
+    "no command": [NOT_UTF8],
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_argument_that_is_not_utf8_gets_one_sentence(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path, "good.tsv", TRAIN)
+    assert main(COMMANDS[case]) == 1
+    assert_one_sentence(capsys, [r"n\udcff\udcfe", "is not UTF-8"])
+    assert [path.name for path in tmp_path.iterdir()] == ["good.tsv"]
+
+
+def test_folder_whose_name_is_not_utf8_can_be_worked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / NOT_UTF8).mkdir()
+    monkeypatch.chdir(tmp_path / NOT_UTF8)
+    value = {"graph": str(Path("graph").resolve()), "text": "Zürich"}
+    with new_file(tmp_path / NOT_UTF8 / "value.json") as file:
+        write_json(file, value)
+    assert read_json(tmp_path / NOT_UTF8 / "value.json") == value
+    with new_folder(tmp_path / f"{NOT_UTF8}2", "export"):
+        pass
 
 
 def flip_a_byte(store: Path) -> None:

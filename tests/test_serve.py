@@ -904,6 +904,7 @@ def test_bad_options_end_in_one_sentence(run_folder: Path, tmp_path: Path, here:
         ("token is empty", run_folder, "--token", " "),
         ("printable ASCII", run_folder, "--token", "ünï"),
         ("not an address", run_folder, "--host", "no.such.host.invalid"),
+        ("not an address", run_folder, "--host", "ä" * 70),  # no name of a host has so long a part
     ]:
         result = here("serve", *options)
         sentence = [line for line in result.stderr.splitlines() if not line.startswith(("Serving", "Warning"))]

@@ -132,6 +132,13 @@ def test_only_own_pages_and_programs_are_answered(
     assert named_server.get("/healthz", headers={**headers, "Host": host or "probe"}).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["", "user@localhost", "evil.example"])
+def test_refused_host_is_told_in_a_sentence_that_makes_sense(host: str, named_server: httpx.Client) -> None:
+    response = named_server.get("/v1/model", headers={"Host": host})
+    message = f"The Host {host} is not allowed" if host == "evil.example" else "The request has no valid Host header"
+    assert error_of(response, 403)[1].startswith(message)
+
+
 def test_any_site_may_link_to_the_page(named_server: httpx.Client) -> None:
     from_elsewhere = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert named_server.get("/", headers=from_elsewhere).status_code == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -162,9 +163,11 @@ def test_running_process_keeps_its_unfinished_folder(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     for name in ("store", "file", "x" * 250):
-        left = tmp_path / f".{name[:120]}.partial-abc"
-        left.mkdir()
-        (left / "half").touch()
+        for end, files in (("abcd_123", ("fnftg-partial", "content")), ("abcd_456", ())):
+            left = tmp_path / f".{name[:120]}.partial-{end}"
+            left.mkdir()
+            for file in files:
+                (left / file).touch()
     with (
         new_folder(tmp_path / "store", "graph"),
         new_file(tmp_path / "file") as file,
@@ -173,6 +176,20 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
         file.touch()
         long.touch()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "store", "x" * 250]
+
+
+def test_folder_that_is_only_named_like_an_unfinished_one_is_kept(tmp_path: Path) -> None:
+    for end in ("mine", "abcd_123"):
+        (tmp_path / f".store.partial-{end}").mkdir()
+        (tmp_path / f".store.partial-{end}" / "thesis.tex").write_text("years of work")
+    (tmp_path / ".store.partial-file_123").write_text("years of work")
+    (tmp_path / ".store.partial-link_123").symlink_to(tmp_path / ".store.partial-mine")
+    before = sorted(tmp_path.rglob("*"))
+    for _ in range(2):
+        with new_folder(tmp_path / "store", "graph", force=True):
+            pass
+    shutil.rmtree(tmp_path / "store")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 3), (5,)])

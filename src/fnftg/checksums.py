@@ -65,6 +65,21 @@ def listed_files(folder: Path) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is that of a run."""
+    try:
+        found = read_json(folder / "config.json")
+    except FnftgError:
+        return is_folder_of(folder / "checkpoint", "model")
+    return isinstance(found.get("graph"), str) and isinstance(found.get("config"), dict)
+
+
+def is_folder_of(folder: Path, kind: str) -> bool:
+    """Return whether a folder is one of this kind that fnftg wrote."""
+    found = None if folder.is_symlink() else listed_files(folder)
+    return found is not None and found[0] == kind
+
+
 def verify_folder(folder: Path, kind: str) -> None:
     """Raise a `DamagedError` if a file differs from the list. Each file is read at most once per process."""
     if not (folder / CHECKSUMS).exists():

@@ -11,10 +11,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import fnftg
-from fnftg.console import log, print_text
-from fnftg.errors import FnftgError
+from fnftg.console import harmless, log, print_text
+from fnftg.errors import FnftgError, shortened
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds the stack, which removes partial files
     try:
+        check_encoding(arguments)
         return run(list(arguments))
     except FnftgError as error:
         log(f"fnftg: {error}")
@@ -113,6 +115,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise  # a bug in fnftg: show the traceback
         log(f"fnftg: {words}")
         return 1
+
+
+def check_encoding(arguments: Sequence[str]) -> None:
+    """Raise an `FnftgError` for an argument that is not UTF-8; Python represents its bytes by surrogates."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise FnftgError(f"The argument {shortened(argument)} is not UTF-8: rename the file, or fix the argument.")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors cannot command a terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(harmless(message))
 
 
 def system_failure(error: Exception) -> str | None:
@@ -140,7 +156,7 @@ def run(arguments: list[str]) -> int:
         name = " ".join(arguments[:length])
         if len(arguments) >= length and name in COMMANDS:
             command = COMMANDS[name]
-            parser = argparse.ArgumentParser(
+            parser = CommandParser(
                 f"fnftg {name}", description=command.summary, formatter_class=argparse.RawDescriptionHelpFormatter
             )
             module, function = command.function.split(":")

@@ -8,18 +8,21 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fnftg.checksums import listed_files, write_checksums
+from fnftg.checksums import is_run, listed_files, write_checksums
 from fnftg.errors import FnftgError
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FULL_DISK_WORDS = tuple(os.strerror(number) for number in FULL_DISK)  # for errors of libraries that have no errno
 NAME_BYTES = 120  # of the target's name that are used in the name of its partial folder
+PARTIAL = re.compile(r"\..*\.partial-[a-z0-9_]{8}", re.DOTALL)  # name of a partial folder; mkdtemp chooses the end
+MARKER, CONTENT = "fnftg-partial", "content"  # in a partial folder: an empty file, and what becomes the target
 
 
 @contextlib.contextmanager
@@ -108,21 +111,40 @@ def _check_replaceable(target: Path, kind: str, force: bool) -> None:
 
 
 def _check_replaceable_file(target: Path, force: bool) -> None:
-    """Raise unless `force` is set and the file does not belong to a folder that fnftg wrote."""
+    """Raise unless `force` is set and the file is a regular one that belongs to nothing that fnftg wrote."""
     if not force:
         raise FnftgError(f"{target} already exists: choose another name, or replace it with --force.")
     if target.is_dir():
         raise FnftgError(f"{target} is a folder, not a file: choose another name.")
+    if target.exists() and not target.is_file():
+        raise FnftgError(f"{target} is a device or a pipe, so it is not replaced: choose another name.")
     for folder in target.parents:
         found = listed_files(folder)
-        if found is not None and target.relative_to(folder).as_posix() in found[1]:
+        if is_run(folder) or (found is not None and target.relative_to(folder).as_posix() in found[1]):
             raise FnftgError(f"{target} is a part of {folder}, so it is not replaced: choose another name.")
 
 
-def check_not_source(target: Path, source: Path | None) -> None:
+def check_output_file(path: Path, force: bool, *sources: str | os.PathLike[str] | None) -> None:
+    """Raise if a command may not write a file, so that nothing is computed first.
+
+    Args:
+        path: the file.
+        force: replace an existing file, as in `new_file`.
+        sources: what the command reads; what does not exist (the name of a dataset, None) is ignored.
+    """
+    target = Path(os.path.abspath(path))
+    for source in sources:
+        check_not_source(target, source)
+        if source is not None and os.path.isdir(source) and target.resolve().is_relative_to(Path(source).resolve()):
+            raise FnftgError(f"{target} is inside the source {source}, so it is not written: choose another output.")
+    if os.path.lexists(target):
+        _check_replaceable_file(target, force)
+
+
+def check_not_source(target: Path, source: str | os.PathLike[str] | None) -> None:
     """Raise if the output would replace its own source."""
-    if source is not None and target.resolve() == source.resolve():
-        raise FnftgError(f"{target} is both the source and the output: choose another output.")
+    if source is not None and os.path.exists(source) and target.resolve() == Path(source).resolve():
+        raise FnftgError(f"{target} is both the source and the output, so it is not replaced: choose another output.")
 
 
 # Partial folders
@@ -130,11 +152,10 @@ def check_not_source(target: Path, source: Path | None) -> None:
 
 @contextlib.contextmanager
 def _partial_folder(target: Path) -> Iterator[Path]:
-    """Yield a locked, hidden folder next to `target`. Removes the partial folders that killed processes left there."""
+    """Yield a folder in a locked, hidden folder next to `target`. Removes what killed processes left there of it."""
     _make_parent(target)
     prefix = f".{_cut(target.name)}.partial-"
-    for abandoned in target.parent.glob(f"{_escaped(prefix)}*"):
-        _remove_abandoned(abandoned)
+    remove_abandoned(target.parent, prefix)
     with contextlib.ExitStack() as stack:
         while True:
             partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
@@ -145,24 +166,29 @@ def _partial_folder(target: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if partial.exists():  # else another process removed it before it was locked
                 break
-        partial.chmod(0o777 & ~_umask())
-        yield partial
+        (partial / MARKER).touch()
+        (partial / CONTENT).mkdir()
+        yield partial / CONTENT
 
 
 def is_partial(path: Path) -> bool:
     """Return whether a path is a partial folder, of a running process or left by a killed one."""
-    return path.name.startswith(".") and ".partial-" in path.name
+    if not PARTIAL.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+        return False
+    return (path / MARKER).is_file() or not any(path.iterdir())
 
 
-def _remove_abandoned(partial: Path) -> None:
-    """Remove a partial folder that no process has locked."""
-    with contextlib.suppress(OSError):
-        lock = os.open(partial, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(partial, ignore_errors=True) if partial.is_dir() else partial.unlink()
-        finally:
-            os.close(lock)
+def remove_abandoned(folder: Path, prefix: str = ".") -> None:
+    """Remove the partial folders in a folder, with this beginning of their names, that no process has locked."""
+    for partial in folder.glob(f"{_escaped(prefix)}*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if is_partial(partial):
+                    shutil.rmtree(partial, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _make_parent(target: Path) -> None:
@@ -176,7 +202,7 @@ def _make_parent(target: Path) -> None:
 
 def _cut(name: str) -> str:
     """Truncate a name, so that a longer name built from it does not exceed the limit of the file system."""
-    return name.encode()[:NAME_BYTES].decode(errors="ignore")
+    return os.fsencode(name)[:NAME_BYTES].decode(errors="ignore")
 
 
 def _escaped(pattern: str) -> str:
@@ -211,7 +237,7 @@ def _exchange(new: Path, old: Path) -> None:
         swap = 2
         if library.renamex_np(source, target, swap) == 0:
             return
-    spare = Path(tempfile.mkdtemp(prefix=f".{_cut(old.name)}.partial-", dir=old.parent))
+    spare = Path(tempfile.mkdtemp(prefix=f".{_cut(old.name)}.partial-", dir=old.parent))  # without a marker: never lost
     os.rename(old, spare / "replaced")
     os.rename(new, old)
     shutil.rmtree(spare)

@@ -43,7 +43,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: dict[str, Any], checksum: bool = True) -> None:
     """Write an object to a JSON file, with the checksum of its fields as the last field."""
     whole = {**value, CHECKSUM: _checksum(value)} if checksum else value
-    path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of files may have surrogates
 
 
 def _checksum(value: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ from fnftg.kg.strings import Strings, as_series
 
 GATHERED_BYTES = 1 << 24  # of text that is sorted at a time
 MANY_TRIPLES = 1 << 25  # 400 MB
+MOST_SPLITS = 100  # each is a file of the store, which stays open
 
 
 class IdPool:
@@ -147,6 +148,11 @@ class GraphBuilder:
             self._add_texts(block)
 
     def _add_triples(self, block: TripleBlock) -> None:
+        if block.split not in self.triples and len(self.triples) == MOST_SPLITS:
+            raise FnftgError(
+                f"{block.place} and below: there are more than {MOST_SPLITS} splits; check that the column split, or "
+                "the one given with --split, names splits."
+            )
         head, relation, tail = (block.frame[column] for column in ("head", "relation", "tail"))
         triples = np.empty((len(head), 3), np.int32)
         triples[:, ::2] = self.pools["entities"].add(block.place, head, tail)

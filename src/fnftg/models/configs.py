@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from fnftg.errors import FnftgError
 
+LARGEST = (1 << 63) - 1  # of whole numbers
+
 
 def from_dict(kind: Any, values: Any, path: str = "") -> Any:
     """Create a config of the dataclass `kind` from nested fields.
@@ -37,7 +39,7 @@ def from_dict(kind: Any, values: Any, path: str = "") -> Any:
             continue
         value = _number(value, hint)
         if not _fits(value, hint):
-            raise FnftgError(f"The config's field {where} cannot be {value!r}: it must be {_words(hint)}.")
+            raise FnftgError(f"The config's field {where} cannot be {_shown(value)}: it must be {_words(hint)}.")
         given[name] = value
     return kind(**given)
 
@@ -78,10 +80,15 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is list:
         return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, float) or _fits(value, int)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
     return isinstance(value, hint)
+
+
+def _shown(value: Any) -> str:
+    is_huge = isinstance(value, int) and abs(value) > LARGEST  # repr refuses numbers of thousands of digits
+    return f"a number above {LARGEST}" if is_huge else repr(value)
 
 
 def _words(hint: Any) -> str:

@@ -13,6 +13,7 @@ RUN/answers/graph.json                path of the current graph (updated graphs 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import torch
 
 from fnftg.array_files import load_array, write_array
 from fnftg.arrays import Float32Array, Int32Array
-from fnftg.checksums import verify_folder
+from fnftg.checksums import is_folder_of, verify_folder
 from fnftg.console import log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
@@ -45,6 +46,7 @@ from fnftg.text.text_transformer import GraphTexts, pooling_of
 from fnftg.text.tokens import TokenStore
 
 ANSWERS, CURRENT = "answers", "graph.json"
+NAME = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}")  # of a cache folder
 TABLE, KNOWN, NEIGHBOURS, FEATURES, INDEX = "table.npy", "known.npy", "neighbours", "features.npy", "features.index.npy"
 
 
@@ -59,10 +61,12 @@ def folder_of(run: Path, graph: KnowledgeGraph) -> Path | None:
 def current_graph(run: Path) -> Path | None:
     """Return the store that the last `fnftg update` wrote, or None."""
     file = run / ANSWERS / CURRENT
-    if not file.is_file():
-        return None
     try:
+        if not file.is_file():
+            return None
         graph = read_json(file).get("graph")
+    except PermissionError as error:
+        raise FnftgError(f"{file} cannot be read: permission denied. Give the run's graph with --graph.") from error
     except DamagedError as error:
         raise FnftgError(f"{error} Give the graph that the last fnftg update wrote with --graph.") from error
     if not isinstance(graph, str):
@@ -76,15 +80,17 @@ def set_current_graph(run: Path, store: Path) -> None:
 
 
 def is_whole(folder: Path | None) -> bool:
-    """Return whether the folder exists and all its checksums match; log a line if it is damaged."""
-    if folder is None or not folder.is_dir():
-        return False
+    """Return whether the folder exists and all its checksums match; log a line if it is damaged or unreadable."""
     try:
+        if folder is None or not folder.is_dir():
+            return False
         verify_folder(folder, ANSWERS)
         return True
     except FnftgError as error:
         log(f"{error} The cached answers are computed again.")
-        return False
+    except OSError as error:
+        log(f"{folder} cannot be read: {error.strerror}. The cached answers are computed again.")
+    return False
 
 
 @dataclass(frozen=True)
@@ -124,13 +130,15 @@ def _read(folder: Path, model: LinkPredictor, graph: KnowledgeGraph, texts: Grap
 
 
 def _create(folder: Path, make: Callable[[Path], None]) -> bool:
-    """Write the folder unless the run's folder is read-only; return whether it was written."""
-    if not os.access(folder.parents[1], os.W_OK) or (folder.parent.is_dir() and not os.access(folder.parent, os.W_OK)):
+    """Write the folder unless this user may not; return whether it was written."""
+    existing = (path for path in (folder.parents[1], folder.parent, folder) if os.path.lexists(path))
+    if not all(os.access(path, os.R_OK | os.W_OK | os.X_OK) for path in existing):
         return False
     with new_folder(folder, ANSWERS, owned=True) as partial:
         make(partial)
     for other in folder.parent.iterdir():  # caches of older weights
-        if other.is_dir() and other.name[0] != "." and other.name.split("-")[0] != folder.name.split("-")[0]:
+        name = NAME.fullmatch(other.name)
+        if name and not folder.name.startswith(name[1]) and is_folder_of(other, ANSWERS):
             shutil.rmtree(other, ignore_errors=True)
     return True
 

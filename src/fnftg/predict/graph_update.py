@@ -6,6 +6,7 @@ graph. After a crash in between, the old graph is still the current one.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,19 +18,23 @@ import polars as pl
 
 from fnftg.array_files import write_array, write_rows
 from fnftg.arrays import AnyArray
+from fnftg.checksums import is_folder_of
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import new_triples
 from fnftg.errors import FnftgError, shortened
-from fnftg.files import new_folder
+from fnftg.files import check_not_source, new_folder
 from fnftg.kg.formats.delimited_lines import parse
 from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
+from fnftg.kg.store import GRAPH
 from fnftg.predict import answer_cache
 from fnftg.predict.index import HNSW, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
+from fnftg.ranking.runs import RunFolder, check_writable
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
 
 SPLIT, GRAPHS = "added", "graphs"
+STORE = re.compile("[0-9]{5,9}")  # name of a store in the folder of graphs
 BLOCK = 1 << 16  # rows of a table copied at a time
 
 
@@ -82,8 +87,11 @@ def update(
 
     Nothing is written if the files contain nothing new.
     """
+    check_updatable(predictor.run)
     if predictor.folder is None or predictor.graph.path is None:
         raise FnftgError(f"{predictor.run} cannot be updated: give the folder of a run whose graph is a store.")
+    for source in (predictor.graph.path, RunFolder(predictor.run).store):
+        check_not_source(store or _next_store(predictor.run), source)
     view, new, known = read_additions(predictor, triples, texts, relation_texts)
     more = len(view.entities) - len(predictor.graph.entities), len(view.relations) - len(predictor.graph.relations)
     if not len(new) and not any(more):
@@ -101,10 +109,16 @@ def update(
     return Update(written.path, *more, len(new), known, embedded, index)
 
 
+def check_updatable(run: Path) -> None:
+    """Raise FnftgError unless the folders that an update writes to can be written to."""
+    for name in (answer_cache.ANSWERS, GRAPHS):
+        check_writable(run / name)
+
+
 def _remove_replaced(predictor: Predictor, current: Path) -> None:
     """Delete the stores of earlier updates, including interrupted ones, and the answers for the previous store."""
     for store in (predictor.run / GRAPHS).glob("*"):
-        if store.name.isdigit() and store.resolve() != current.resolve():
+        if STORE.fullmatch(store.name) and store.resolve() != current.resolve() and is_folder_of(store, GRAPH):
             if predictor.folder is not None and predictor.graph.path == store.resolve():
                 shutil.rmtree(predictor.folder, ignore_errors=True)
             shutil.rmtree(store, ignore_errors=True)
@@ -171,7 +185,7 @@ def _write_features(folder: Path, features: FeatureStore, rows: int) -> None:
 
 
 def _next_store(run: Path) -> Path:
-    taken = [int(path.name) for path in (run / GRAPHS).glob("*") if path.name.isdigit()]
+    taken = [int(path.name) for path in (run / GRAPHS).glob("*") if STORE.fullmatch(path.name)]
     return run / GRAPHS / f"{max(taken, default=0) + 1:05}"
 
 

@@ -62,6 +62,7 @@ def evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 
 def run_evaluation(chosen: Any, rules: Protocol) -> None:
+    from fnftg.files import check_output_file
     from fnftg.ranking.evaluation import rank_split
     from fnftg.ranking.metrics import pykeen_metrics
     from fnftg.ranking.processes import Processes
@@ -70,9 +71,8 @@ def run_evaluation(chosen: Any, rules: Protocol) -> None:
     from fnftg.ranking.runs import check_writable
     from fnftg.sizes import parse_size
 
-    if chosen.save_ranks and chosen.save_ranks.exists() and not chosen.force:
-        raise FnftgError(f"{chosen.save_ranks} already exists: choose another name, or replace it with --force.")
     if chosen.save_ranks:
+        check_output_file(chosen.save_ranks, chosen.force, chosen.graph)
         check_writable(chosen.save_ranks.parent)
     memory, processes = parse_size(chosen.memory), Processes.started()
     run, model, graph = opened(chosen)

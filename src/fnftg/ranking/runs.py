@@ -1,6 +1,6 @@
 """The folder of a run.
 
-RUN/config.json                            graph and config, written when training starts
+RUN/config.json                            graph, its key and config, written when training starts
 RUN/log.csv                                the learning curve
 RUN/checkpoint/                            the best model
 RUN/evaluations/SPLIT-PROTOCOL.json        results, written by `fnftg evaluate` and `fnftg report`
@@ -24,6 +24,7 @@ from fnftg.kg.graph import KnowledgeGraph
 from fnftg.kg.graph_source import open_graph
 from fnftg.models.pretrained import CHECKPOINT
 from fnftg.ranking.protocols import Protocol
+from fnftg.text.rows import graph_key
 
 CONFIG, LOG, EVALUATIONS = "config.json", "log.csv", "evaluations"
 
@@ -40,7 +41,10 @@ class RunFolder:
         return (self.path / CHECKPOINT).is_dir()
 
     def started_with(self) -> dict[str, Any]:
-        """Return the graph's path and the config of the run as {graph, config}."""
+        """Return the graph's path and key and the config of the run as {graph, graph_key, config}.
+
+        The key is None in runs of fnftg 0.3 and older.
+        """
         try:
             values = read_json(self.path / CONFIG)
         except DamagedError as error:
@@ -49,16 +53,30 @@ class RunFolder:
             raise
         if not isinstance(values.get("graph"), str) or not isinstance(values.get("config"), dict):
             raise FnftgError(f"{self.path} is not the folder of a run: its {CONFIG} has no graph and config.")
-        return {"graph": values["graph"], "config": values["config"]}
+        return {"graph": values["graph"], "graph_key": values.get("graph_key"), "config": values["config"]}
+
+    @property
+    def store(self) -> Path | None:
+        """The path of the graph that the run was trained on, None if that was in memory."""
+        store = self.started_with()["graph"]
+        return Path(store) if store else None
 
     def graph(self) -> KnowledgeGraph:
-        """Open the graph that the run was trained on."""
-        store = self.started_with()["graph"]
-        if not store:
+        """Open the graph that the run was trained on. Raises an `FnftgError` if another graph is at its path."""
+        store, key = self.store, self.started_with()["graph_key"]
+        if store is None:
             raise FnftgError(f"{self.path} was trained on a graph in memory: name a graph with --graph.")
-        if not Path(store).exists():
+        if not store.exists():
             raise FnftgError(f"The graph of {self.path} is no longer at {store}: name the graph with --graph.")
-        return open_graph(store)
+        if not store.is_absolute():  # of fnftg 0.3 or older
+            log(f"{self.path} names its graph by a relative path: using {store.resolve()}; --graph names another.")
+        graph = open_graph(store)
+        if key not in (None, graph_key(graph)):
+            raise FnftgError(
+                f"The graph at {store} is not the one that {self.path} was trained on: name the graph to use with "
+                "--graph."
+            )
+        return graph
 
     def learning_curve(self) -> pl.DataFrame:
         """Read the log, without empty columns."""

@@ -71,8 +71,9 @@ class BrowserGuardMiddleware:
         headers = Headers(scope=scope)
         host = parse_host(headers.get("host", ""))
         if self.checks_host and not self.is_own(host[0]):
-            name = host[0] or "This"
-            return 403, "host", f"The Host {name} is not allowed: add it with --allowed-hosts."
+            if not host[0]:
+                return 403, "host", "The request has no valid Host header: send the name or address of the server."
+            return 403, "host", f"The Host {host[0]} is not allowed: add it with --allowed-hosts."
         to_page = scope["method"] == "GET" and scope["path"] == "/"  # any site may link to the page
         origins = headers.getlist("origin")
         if any(not self.is_same_site(origin, host) for origin in origins):

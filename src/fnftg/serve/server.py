@@ -55,7 +55,7 @@ def listening_socket(host: str, port: int, table: ConnectionTable) -> ListeningS
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = ListeningSocket(family, kind, protocol, table=table)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a UnicodeError for names that no host can have
         raise FnftgError(unknown_address(host)) from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

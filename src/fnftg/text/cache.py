@@ -32,6 +32,8 @@ def cached(cache: Path, name: str, make: Callable[[Path], None], read: Callable[
         return found
     try:
         with _lock(cache, name):
+            if os.path.lexists(folder) and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError
             found = read_cached(cache, name, read)
             if found is None:
                 with new_folder(folder, KIND, owned=True) as partial:
@@ -49,15 +51,17 @@ def cached(cache: Path, name: str, make: Callable[[Path], None], read: Callable[
 def read_cached(cache: Path, name: str, read: Callable[[Path], Content]) -> Content | None:
     """Return what `read` finds in the folder, or None if it is missing. A damaged folder is logged and removed."""
     folder = cache / name
-    if not folder.is_dir():
-        return None
     try:
+        if not folder.is_dir():
+            return None
         verify_folder(folder, KIND)
         return read(folder)
     except FnftgError as error:
         log(f"{error} It was removed from the cache and will be computed again when it is needed.")
         shutil.rmtree(folder, ignore_errors=True)
-        return None
+    except PermissionError as error:
+        log(f"{folder} cannot be read: {error.strerror}. It will be computed again when it is needed.")
+    return None
 
 
 @contextlib.contextmanager

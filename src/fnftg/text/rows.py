@@ -51,6 +51,14 @@ def texts_key(graph: KnowledgeGraph) -> str:
     return content_key(*digests)
 
 
+def graph_key(graph: KnowledgeGraph) -> str:
+    """Return a hash of a graph's texts and triples, which tells whether a run was trained on this graph."""
+    triples = [
+        hashlib.sha256(np.ascontiguousarray(graph.splits[split]).data).hexdigest() for split in sorted(graph.splits)
+    ]
+    return content_key(texts_key(graph), *sorted(graph.splits), *triples)
+
+
 def content_key(*parts: object) -> str:
     """Return a short hash of the values that determine some content."""
     contents = (part if isinstance(part, bytes | memoryview) else str(part).encode() for part in parts)

@@ -22,7 +22,7 @@ class LogFile:
 
     def __init__(self, path: Path, rows: list[dict[str, Any]]):
         self.path = path
-        with new_file(path, force=True) as partial:
+        with new_file(path, owned=True) as partial:
             partial.write_text("".join([",".join(COLUMNS) + "\n", *map(csv_line, rows)]), encoding="utf-8")
 
     def append(self, row: dict[str, Any]) -> None:

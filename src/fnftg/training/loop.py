@@ -10,7 +10,6 @@ Lightning Fabric handles devices, processes and precision.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import signal
 import threading
@@ -28,7 +27,7 @@ from fnftg.console import Progress, log
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
-from fnftg.files import is_partial, new_file
+from fnftg.files import is_partial, new_file, remove_abandoned
 from fnftg.json_files import write_json
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.memory import keep_freed_memory
@@ -41,7 +40,7 @@ from fnftg.ranking.protocols import protocol
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import CONFIG, LOG, RunFolder
 from fnftg.text.encoders import load_encoder
-from fnftg.text.rows import GraphLines, content_key, texts_key
+from fnftg.text.rows import GraphLines, graph_key
 from fnftg.text.text_transformer import GraphTexts
 from fnftg.training import restart
 from fnftg.training.batches import TrainingBatch, epoch_order
@@ -159,16 +158,29 @@ class Run:
         if resume:
             if not (self.run / CONFIG).is_file():
                 raise FnftgError(f"{self.run} contains no run to resume: start a new run with -o {self.run}.")
-            if not restart.exists(self.run):
+            if self.first:
+                remove_abandoned(self.run)
+            keys = [RunFolder(self.run).started_with()["graph_key"]]
+            if restart.exists(self.run):
+                state = restart.read_state(self.run)
+                keys.append(state.graph)
+            else:
+                state = self.place
                 log(f"{self.run} has no restart point yet: training starts from the beginning.")
-            elif restart.read_state(self.run).graph != self.place.graph:
+            if any(key not in (None, self.place.graph) for key in keys):
                 raise FnftgError(f"{self.run} was started with another graph: resume it with that graph.")
+            if not state.is_reached(self.epochs, self.steps_an_epoch):
+                raise FnftgError(
+                    f"The restart point of {self.run} is at step {state.step} of epoch {state.epoch}, which its config "
+                    f"never reaches. {restart.WHAT_TO_DO}"
+                )
         elif self.first:
             if self.run.exists() and any(not is_partial(path) for path in self.run.iterdir()):
                 raise FnftgError(f"{self.run} already exists: continue with --resume {self.run}, or use another name.")
             self.run.mkdir(parents=True, exist_ok=True)
             with new_file(self.run / CONFIG) as path:
-                write_json(path, {"graph": str(self.graph.path or ""), "config": asdict(self.config)})
+                graph = "" if self.graph.path is None else str(self.graph.path.resolve())
+                write_json(path, {"graph": graph, "graph_key": self.place.graph, "config": asdict(self.config)})
 
     @property
     def steps_an_epoch(self) -> int:
@@ -385,14 +397,6 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def graph_key(graph: KnowledgeGraph) -> str:
-    """Return a key of a graph's texts and triples, to check that a run is resumed with the same graph."""
-    triples = [
-        hashlib.sha256(np.ascontiguousarray(graph.splits[split]).data).hexdigest() for split in sorted(graph.splits)
-    ]
-    return content_key(texts_key(graph), *sorted(graph.splits), *triples)
 
 
 def make_logger(name: str, run: Path) -> Any:

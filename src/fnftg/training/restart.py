@@ -20,11 +20,13 @@ from fnftg.checksums import verify_folder
 from fnftg.errors import FnftgError
 from fnftg.files import new_folder
 from fnftg.json_files import read_json, write_json
+from fnftg.training.log_file import COLUMNS
 
 FOLDER = KIND = "restart"
 WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
 CACHED = "cached-encoder.safetensors"
 WHAT_TO_DO = "Restore it, or train from the start into another folder."
+LARGEST = 1e18  # of any number in a restart point
 Weights = dict[str, torch.Tensor]
 
 
@@ -39,6 +41,29 @@ class TrainingState:
     best: float = -1.0  # best validation MRR
     best_epoch: int = 0
     log: list[dict[str, Any]] = field(default_factory=list)  # rows of log.csv
+
+    def is_valid(self) -> bool:
+        """Return whether all fields have values that a run can have."""
+        counts = (self.epoch, self.step, self.best_epoch)
+        rows = self.log if isinstance(self.log, list) else [None]
+        return (
+            isinstance(self.graph, str)
+            and all(isinstance(count, int) and _is_number(count) and count >= 0 for count in counts)
+            and self.best_epoch <= self.epoch
+            and _is_number(self.seconds)
+            and self.seconds >= 0
+            and _is_number(self.best)
+            and all(isinstance(row, dict) and row.keys() <= set(COLUMNS) for row in rows)
+            and all(_is_number(value) for row in rows for value in row.values())
+        )
+
+    def is_reached(self, epochs: int, steps_an_epoch: int) -> bool:
+        """Return whether a run with these many epochs and steps per epoch comes through this state."""
+        return self.epoch <= epochs and 0 <= self.step - self.epoch * steps_an_epoch < steps_an_epoch
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def save(
@@ -69,6 +94,8 @@ def read_state(run: Path) -> TrainingState:
         raise FnftgError(f"{error} {WHAT_TO_DO}") from error
     except TypeError as error:
         raise FnftgError(f"{folder / STATE} does not describe a run. {WHAT_TO_DO}") from error
+    if not state.is_valid():
+        raise FnftgError(f"{folder / STATE} does not describe a run. {WHAT_TO_DO}")
     return state
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fnftg.console import is_first_process, print_json, print_table
-from fnftg.errors import FnftgError
+from fnftg.errors import FnftgError, one_line
 from fnftg.kg.commands.shared_arguments import GRAPH_HELP, examples
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph_source import open_graph
@@ -31,7 +32,8 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         if not chosen.graph or not chosen.output:
             parser.error("give a graph and -o RUN, or --resume RUN")
         run, graph = Path(chosen.output), open_graph(chosen.graph)
-        config = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
+        given = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
+        config = from_dict(RunConfig, asdict(given))  # checks more than the parser
     train_run(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
     if not is_first_process():
         return
@@ -78,12 +80,7 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
     try:
         return parser.instantiate(parser.parse_args(arguments))
     except argparse.ArgumentError as error:
-        raise FnftgError(f"{one_line(str(error))}; fnftg train --help lists the options.") from error
-
-
-def one_line(message: str) -> str:
-    """Return a message of the parser on one line, without the final full stop."""
-    return " ".join(message.split()).rstrip(".")
+        raise FnftgError(f"{one_line(error, 500)}; fnftg train --help lists the options.") from error
 
 
 def configured(config: str | None, system: str | None) -> RunConfig:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fnftg.console import print_json, print_table
+from fnftg.files import check_not_source
 from fnftg.kg.commands.shared_arguments import add_graph, add_json, add_output, examples
 from fnftg.kg.formats.specs import FORMATS, RdfOptions, ReadOptions, TableOptions
 from fnftg.kg.graph_export import export_graph
@@ -114,4 +115,5 @@ def export_store(parser: ArgumentParser, arguments: list[str]) -> None:
     add_output(parser, "FOLDER", "the folder to create")
     parser.add_argument("--format", choices=FORMATS, metavar="FORMAT", required=True, help=FORMAT_HELP)
     chosen = parser.parse_args(arguments)
+    check_not_source(chosen.output, chosen.graph)
     export_graph(open_graph(chosen.graph), chosen.output, chosen.format, chosen.force)

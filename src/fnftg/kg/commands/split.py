@@ -108,6 +108,6 @@ def _add_common(parser: ArgumentParser) -> None:
 
 
 def _save(graph: KnowledgeGraph, chosen: Namespace) -> None:
-    check_not_source(chosen.output, Path(chosen.graph))
+    check_not_source(chosen.output, chosen.graph)
     found = statistics(graph.save(chosen.output, chosen.force))
     print_json(found) if chosen.json else print_statistics(str(chosen.output), found)

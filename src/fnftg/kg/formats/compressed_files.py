@@ -121,29 +121,27 @@ class _ZstandardFile(io.RawIOBase):
 
     def __init__(self, source: io.BufferedIOBase):
         self.source = source
-        self.frame = self._new_frame()
-        self.packed = memoryview(b"")
+        self.decoder = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)  # one for all: slow to make
+        self.frame = self.decoder.decompressobj()
+        self.packed, self.place = memoryview(b""), 0  # read from the source, and how much of it is decoded
         self.decoded = memoryview(b"")
-
-    def _new_frame(self) -> zstandard.ZstdDecompressionObj:
-        return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self.decoded:
-            self.packed = self.packed or memoryview(self.source.read(1 << 20))
+            if self.place == len(self.packed):
+                self.packed, self.place = memoryview(self.source.read(1 << 20)), 0
             if self.frame.eof:
                 if not self.packed:
                     return 0
-                self.frame = self._new_frame()
+                self.frame = self.decoder.decompressobj()
             elif not self.packed:
                 raise EOFError("the data ends inside a frame")
-            piece, self.packed = self.packed[:PACKED_PIECE], self.packed[PACKED_PIECE:]
+            piece = self.packed[self.place : self.place + PACKED_PIECE]
             self.decoded = memoryview(self.frame.decompress(piece))
-            if self.frame.unused_data:
-                self.packed = memoryview(self.frame.unused_data + self.packed.tobytes())
+            self.place += len(piece) - len(self.frame.unused_data)
         count = min(len(buffer), len(self.decoded))
         buffer[:count] = self.decoded[:count]
         self.decoded = self.decoded[count:]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from fnftg.errors import FnftgError, one_line
+from fnftg.errors import FnftgError
 from fnftg.kg.formats.lines import LONGEST_LINE, LineBlock
 
 csv.field_size_limit(LONGEST_LINE)
@@ -47,9 +47,8 @@ def parse(block: LineBlock, separator: str, width: int, needed: list[int]) -> pl
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         block.explain_encoding()
         _explain_columns(block, separator, width, needed)
-        raise FnftgError(
-            f"{block.place} and below cannot be read as {NAMES[separator]} text: {one_line(error)}."
-        ) from error
+        quotes = "; check its quotes: each must be closed, and doubled within quotes" if quote else ""
+        raise FnftgError(f"{block.place} and below cannot be read as {NAMES[separator]} text{quotes}.") from error
     if sum(frame[names[column]].null_count() for column in needed):
         _explain_columns(block, separator, width, needed)
         frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))

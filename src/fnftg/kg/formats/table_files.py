@@ -6,6 +6,7 @@ dev.EXT and test.EXT), entities.EXT and relations.EXT.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,7 @@ from fnftg.kg.formats.specs import FORMATS, OPTIONAL, ReadOptions, TableOptions,
 from fnftg.kg.graph import KnowledgeGraph
 
 SEPARATORS = {"tsv": "\t", "csv": ","}
+NUMBER = re.compile("[0-9]{1,9}")  # of a column; anything else is a name
 SPLIT_FILES = ("train", "dev", "valid", "val", "validation", "test")
 
 
@@ -120,14 +122,14 @@ def choose_columns(path: Path, cells: list[str], wanted: Wanted) -> tuple[dict[s
     names = [cell.strip().lower() for cell in cells]
     given = {role: column for role, column in wanted.items() if column is not None}
     required = [role for role in wanted if role not in OPTIONAL]
-    by_name = any(not column.isdigit() for column in given.values())
+    by_name = any(not NUMBER.fullmatch(column) for column in given.values())
     header = by_name or all(role in names for role in required if role not in given)
     if given and not by_name and len(given) >= len(required):
         header = False
     chosen: dict[str, int] = {}
     for position, role in enumerate(wanted):
         column = given.get(role)
-        if column is not None and column.isdigit():
+        if column is not None and NUMBER.fullmatch(column):
             chosen[role] = int(column) - 1
         elif column is not None:
             if column.lower() not in names:

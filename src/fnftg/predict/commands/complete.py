@@ -72,7 +72,7 @@ ones. If the command is interrupted, run it again to continue; the output is the
 
 
 def run_completion(chosen: Any) -> None:
-    from fnftg.files import new_file
+    from fnftg.files import check_output_file, new_file
     from fnftg.predict.completion import complete as search
     from fnftg.predict.completion import expected_precision, forget, hits_among
     from fnftg.predict.review_page import review_page
@@ -80,9 +80,8 @@ def run_completion(chosen: Any) -> None:
 
     started, output = time.perf_counter(), chosen.output
     format = format_of(output)
-    for path in (output, chosen.review):
-        if path is not None and path.exists() and not chosen.force:
-            raise FnftgError(f"{path} already exists: choose another name, or replace it with --force.")
+    for path in filter(None, (output, chosen.review)):
+        check_output_file(path, chosen.force, chosen.graph, chosen.entities)
     if chosen.stream and chosen.json:
         raise FnftgError("--stream and --json both print JSON: choose one of them.")
     if chosen.base is not None:

@@ -27,12 +27,15 @@ def embed(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     add_json(parser)
     chosen = parser.parse_args(arguments)
     from fnftg.errors import FnftgError
+    from fnftg.files import check_output_file
     from fnftg.predict.embedding_files import FORMATS, write_embeddings, write_projector
     from fnftg.predict.predictor import load
 
     path: Path = chosen.output
     if not chosen.projector and path.suffix.lower() not in FORMATS:
         raise FnftgError(f"{path} has an unknown format: use one of the extensions {', '.join(FORMATS)}.")
+    if not chosen.projector:
+        check_output_file(path, chosen.force, chosen.graph)
     predictor = load(chosen.run, chosen.graph)
     (write_projector if chosen.projector else write_embeddings)(predictor.graph, predictor.table, path, chosen.force)
     entities, width = predictor.table.shape

@@ -53,12 +53,12 @@ use --relation-text and write - for RELATION."""
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     add_json(parser)
     chosen = parser.parse_args(arguments)
-    from fnftg.files import new_file
+    from fnftg.files import check_output_file, new_file
     from fnftg.predict.explanation_drawing import drawing
     from fnftg.predict.predictor import load
 
-    if chosen.svg and chosen.svg.exists() and not chosen.force:
-        raise FnftgError(f"{chosen.svg} already exists: choose another name, or replace it with --force.")
+    if chosen.svg:
+        check_output_file(chosen.svg, chosen.force, chosen.graph)
     triple = asked_about(chosen)
     found = load(chosen.run, chosen.graph).explain(*triple, chosen.asked, chosen.hide_target)
     if chosen.svg:

@@ -40,9 +40,12 @@ def update(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument("--force", action="store_true", help="replace STORE if it exists, in one step")
     add_json(parser)
     chosen = parser.parse_args(arguments)
+    from fnftg.predict.graph_update import check_updatable
     from fnftg.predict.graph_update import update as update_run
     from fnftg.predict.predictor import load
 
+    if chosen.run.is_dir():
+        check_updatable(chosen.run)
     done = update_run(
         load(chosen.run), chosen.triples, chosen.texts, chosen.relation_texts, chosen.output, chosen.force
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fnftg.errors import FnftgError
+from fnftg.errors import FnftgError, one_line
 
 FOLDER = Path(__file__).parent
 SIZES = ("tiny", "mini", "small", "medium", "base")  # of the paper's BERTs
@@ -99,8 +99,8 @@ def _parsed(text: str, name: str) -> Fields:
 
     try:
         fields = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise FnftgError(f"{name} cannot be read as YAML or JSON: {' '.join(str(error).split())}.") from error
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError for numbers and dates that cannot be
+        raise FnftgError(f"{name} cannot be read as YAML or JSON: {one_line(error)}.") from error
     if not isinstance(fields, dict):
         raise FnftgError(f"{name} has no fields: write them like model: {{ego: {{num_neighbours: 10}}}}.")
     return fields
