@@ -15,6 +15,7 @@ import torch
 from fnftg.arrays import BoolArray, Float64Array
 from fnftg.console import progress
 from fnftg.kg.graph import Triples
+from fnftg.predict.discovery import area_under_roc
 from fnftg.predict.questions import GraphDelta, ResolvedQuery
 from fnftg.predict.request_batch import RequestBatch
 from fnftg.predict.scored_queries import ScoredQueries
@@ -69,13 +70,6 @@ def best_threshold(true: Float64Array, false: Float64Array) -> float:
     order = np.argsort(-values, kind="stable")
     right = np.cumsum(labels[order]) + (~labels).sum() - np.cumsum(~labels[order])
     return float(values[order[int(right.argmax())]])
-
-
-def area_under_roc(true: Float64Array, false: Float64Array) -> float:
-    """Return the probability that a true triple has a higher value than a false one; ties count half."""
-    order = np.sort(false)
-    below, up_to = np.searchsorted(order, true, "left"), np.searchsorted(order, true, "right")
-    return float(((below + up_to) / 2).sum() / max(len(true) * len(false), 1))
 
 
 def classified(

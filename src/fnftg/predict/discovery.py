@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from fnftg.arrays import BoolArray, Float64Array, Int64Array
+from fnftg.ego.context import GraphContext
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.predict.completion import FOUND, Found, best_first
+from fnftg.predict.query_features import query_features
+from fnftg.predict.triple_probability import QueryModel
 
 FIRST = (100, 1_000, 10_000)  # lengths of the list at which precision is measured
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CONFIDENT = 0.5
+SAMPLE = 100_000  # queries drawn for the AUC
 COMMON = 300  # heads and tails per relation in the frequency baseline
 
 
@@ -71,6 +75,39 @@ def at_least(probabilities: Float64Array, hits: BoolArray, threshold: float, tot
         "precision": float(hits[chosen].mean()) if chosen.any() else 0.0,
         "recall": float(hits[chosen].sum() / max(total, 1)),
     }
+
+
+def query_auc(context: GraphContext, query: QueryModel, held_out: Triples, seed: int = 0) -> dict[str, float]:
+    """Return the AUC of "the query has a missing answer": queries with a held-out answer against a random sample.
+
+    Entities with edges, and entities without any (new ones, described by their texts alone), are measured separately.
+    """
+    size = 2 * context.relations
+    heads, relations, tails = held_out.astype(np.int64).T
+    true = np.unique(np.concatenate([heads * size + relations, tails * size + context.relations + relations]))
+    drawn = np.unique(np.random.default_rng(seed).integers(0, context.entities * size, SAMPLE))
+    degrees = np.diff(context.neighbours.offsets)
+    without_edges = np.flatnonzero(degrees == 0)
+    more = (without_edges[:, None] * size + np.arange(size)).ravel()[: 4 * SAMPLE]
+    false = np.setdiff1d(np.concatenate([drawn, more]), true)
+    values = [
+        query.of_queries(query_features(context, (keys // size).astype(np.int32), (keys % size).astype(np.int32)))
+        for keys in (true, false)
+    ]
+    isolated = [degrees[keys // size] == 0 for keys in (true, false)]
+    found = {}
+    for name, case in (("linked", False), ("isolated", True)):
+        parts = [value[mask == case] for value, mask in zip(values, isolated, strict=True)]
+        if all(map(len, parts)):
+            found[name] = area_under_roc(*parts)
+    return found
+
+
+def area_under_roc(true: Float64Array, false: Float64Array) -> float:
+    """Return the probability that a true example has a higher value than a false one; ties count half."""
+    order = np.sort(false)
+    below, up_to = np.searchsorted(order, true, "left"), np.searchsorted(order, true, "right")
+    return float(((below + up_to) / 2).sum() / max(len(true) * len(false), 1))
 
 
 def frequent(graph: KnowledgeGraph) -> Found:

@@ -63,8 +63,8 @@ def discovery(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     )
     parser.add_argument("--without-relations", metavar="R1,R2", help="leave these relations out of the list")
     chosen = parser.parse_args(arguments)
-    from fnftg.predict.completion import Wanted, complete
-    from fnftg.predict.discovery import discovered
+    from fnftg.predict.completion import Wanted, complete, needed
+    from fnftg.predict.discovery import discovered, query_auc
 
     predictor, graph = without(chosen, chosen.split)
     relations = None
@@ -85,6 +85,7 @@ def discovery(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "queries": completed.asked,
         "possible_queries": 2 * len(graph.entities) * len(graph.relations),
         **discovered(completed.triples, held_out, visible),
+        "query_auc": query_auc(predictor.context, needed(predictor).query, held_out),
     }
     print_json(found) if chosen.json else print_discovery(str(chosen.run), found)
 
@@ -113,7 +114,10 @@ def print_discovery(run: str, found: dict[str, Any]) -> None:
         )
         for row in found["expected"]
     ]
-    print_table("expected and found", columns, expected)
+    words = {"linked": "entities with edges", "isolated": "entities without edges"}
+    said = ", ".join(f"{value:.3f} for {words[name]}" for name, value in found["query_auc"].items())
+    note = f"AUC of the queries, with a missing answer against without one: {said}." if said else None
+    print_table("expected and found", columns, expected, note)
 
 
 def classification(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
