@@ -116,8 +116,8 @@ def print_discovery(run: str, found: dict[str, Any]) -> None:
     ]
     words = {"linked": "entities with edges", "isolated": "entities without edges"}
     said = ", ".join(f"{value:.3f} for {words[name]}" for name, value in found["query_auc"].items())
-    note = f"AUC of the queries, with a missing answer against without one: {said}." if said else None
-    print_table("expected and found", columns, expected, note)
+    about = f"AUC of the queries, with a missing answer against without one: {said}." if said else None
+    print_table("expected and found", columns, expected, about)
 
 
 def classification(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
