@@ -80,7 +80,8 @@ def at_least(probabilities: Float64Array, hits: BoolArray, threshold: float, tot
 def query_auc(context: GraphContext, query: QueryModel, held_out: Triples, seed: int = 0) -> dict[str, float]:
     """Return the AUC of "the query has a missing answer": queries with a held-out answer against a random sample.
 
-    Entities with edges, and entities without any (new ones, described by their texts alone), are measured separately.
+    Entities with edges, and entities without any (new ones, described by their texts alone), are also measured
+    separately.
     """
     size = 2 * context.relations
     heads, relations, tails = held_out.astype(np.int64).T
@@ -95,9 +96,14 @@ def query_auc(context: GraphContext, query: QueryModel, held_out: Triples, seed:
         for keys in (true, false)
     ]
     isolated = [degrees[keys // size] == 0 for keys in (true, false)]
+    cases = {
+        "all": [np.ones(len(true), bool), np.isin(false, drawn)],
+        "linked": [~mask for mask in isolated],
+        "isolated": isolated,
+    }
     found = {}
-    for name, case in (("linked", False), ("isolated", True)):
-        parts = [value[mask == case] for value, mask in zip(values, isolated, strict=True)]
+    for name, masks in cases.items():
+        parts = [value[mask] for value, mask in zip(values, masks, strict=True)]
         if all(map(len, parts)):
             found[name] = area_under_roc(*parts)
     return found

@@ -114,7 +114,7 @@ def print_discovery(run: str, found: dict[str, Any]) -> None:
         )
         for row in found["expected"]
     ]
-    words = {"linked": "entities with edges", "isolated": "entities without edges"}
+    words = {"all": "all entities", "linked": "entities with edges", "isolated": "entities without edges"}
     said = ", ".join(f"{value:.3f} for {words[name]}" for name, value in found["query_auc"].items())
     about = f"AUC of the queries, with a missing answer against without one: {said}." if said else None
     print_table("expected and found", columns, expected, about)
