@@ -176,6 +176,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
   /** Show the likely links of all relations; relations without any are folded away. */
   function ofAll(found) {
     const [likely, others] = byLikelihood(found, state.known);
+    const othersCount = counted(others.length, "relation");
     const shown = inGroups()
       ? likely.map(group)
       : [list(merged(likely).filter(({ probability, known: isKnown }) => isKnown || probability >= LIKELY).slice(0, wanted()), null)];
@@ -185,7 +186,7 @@ export function answersPanel({ graph, heading, onchange, onwhy, onproblem = () =
         h(
           "details",
           { class: "unlikely" },
-          h("summary", {}, `No missing link expected: ${counted(others.length, "relation")}`),
+          h("summary", {}, likely.length ? `No missing link expected: ${othersCount}` : `Show ${othersCount}`),
           h(
             "ul",
             {},
