@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +17,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores; to b
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from fnftg.kg import KnowledgeGraph
+
+if TYPE_CHECKING:
+    from fnftg.predict.triple_probability import TripleProbability
 
 ROOT = Path(__file__).parents[1]
 REAL_DATA = ROOT.parent / "shared" / "data"
@@ -95,6 +99,32 @@ def untrained_run(graph: KnowledgeGraph, folder: Path) -> Path:
     config = {"graph": str(folder / "graph"), "config": {"training": {"protocol": "own-split", "seed": 0}}}
     (folder / "run" / "config.json").write_text(json.dumps(config))
     return folder / "run"
+
+
+def probability_by_hand(screen: float = 9.0, lower: float = 0.0) -> TripleProbability:
+    """P(triple) of weights that make many triples likely. Every feature counts, and entities without edges differ.
+
+    `screen` is the intercept of the first look, which lets everything pass by default; `lower` lowers all log-odds.
+    """
+    import numpy as np
+
+    from fnftg.predict.triple_probability import Logistic, TripleProbability, TwoCases
+
+    def model(intercept: float, shift: float, *weights: float) -> Logistic:
+        return Logistic(np.array(weights), intercept, shift)
+
+    return TripleProbability(
+        TwoCases(
+            model(2.4, -0.3, -0.2, 0.4, 0.5, 0.3, 1.5, 0.1, 0.2, -0.1),
+            model(1.5, 0.0, 0.0, 0.0, 0.1, 0.4, 0.0, 0.0, 0.0, 0.0),
+        ),
+        TwoCases(
+            model(0.4 - lower, -0.2, 0.6, 0.4, 0.3, 0.2, 0.9, 0.7),
+            model(0.1 - lower, 0.0, 0.5, 0.3, 0.4, 0.1, 0.6, 0.8),
+        ),
+        TwoCases(model(screen, 0.0, 0.1, 0.1, 0.1, 0.1), model(screen, 0.0, 0.1, 0.1, 0.1, 0.1)),
+        {"made": "by hand"},
+    )
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

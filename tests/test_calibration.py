@@ -20,7 +20,6 @@ from test_ranking import Here, here, random_case, texts_of, trained  # noqa: F40
 
 import fnftg
 from fnftg.errors import FnftgError
-from fnftg.predict.completion import Wanted, complete
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.ranking.calibration import (
@@ -329,7 +328,8 @@ def expected(everything: list[Answer], intercept: float) -> dict[str, float]:
 
 
 def probabilities(answers: list[Answer]) -> dict[str, float]:
-    return {answer.id: answer.probability for answer in answers}  # type: ignore[misc]
+    """Of each answer, given that the query has one."""
+    return {answer.id: answer.conditional for answer in answers}  # type: ignore[misc]
 
 
 NEW = NewEntity("red thing of its own", [("r1", "e03"), ("r1", "e07")], [("r2", "e05")], id="new")
@@ -363,29 +363,37 @@ def test_probabilities_are_those_of_every_candidate_against_all_others_whatever_
     for k in (1, 2, 3, 10):
         for answers, more in zip(asked.many(questions, k, known), longest, strict=True):
             assert len(answers) == min(k, len(more))
-            said = [answer.probability for answer in answers]
-            assert said == pytest.approx([answer.probability for answer in more[:k]], rel=1e-4)
+            said = [answer.conditional for answer in answers]
+            assert said == pytest.approx([answer.conditional for answer in more[:k]], rel=1e-4)
 
 
-def test_a_triple_is_as_likely_whatever_was_asked(predictor: Predictor, tmp_path: Path) -> None:
-    names = {"head": GRAPH.entities.ids, "relation": GRAPH.relations.ids, "tail": GRAPH.entities.ids}
-    for types, both in ((False, False), (True, False), (True, True), (False, True)):
-        found = complete(predictor, Wanted(k=1 + types, types=types, both=both), tmp_path / f"{types}{both}")
-        for one in found[:: max(len(found) // 12, 1)]:
-            head, relation, tail = (names[name][int(one[name])] for name in names)
-            tails, heads = predictor.tails(head, relation, 40), predictor.heads(relation, tail, 40)
-            of_tail, of_head = probabilities(tails)[tail], probabilities(heads)[head]
-            assert float(one["probability"]) in (
-                pytest.approx(of_tail, rel=1e-3, abs=1e-5),
-                *([pytest.approx(of_head, rel=1e-3, abs=1e-5)] if both else []),
-            )
-            for k in (1, 3):
-                for answer in predictor.relations(head, tail, k):
-                    other = probabilities(predictor.tails(head, answer.id, 40))[tail]
-                    assert answer.probability == pytest.approx(other, rel=1e-4)
-            for asked, said in (("tail", of_tail), ("head", of_head)):
-                reasons = predictor.explain(head, relation, tail, asked, hide=False)  # type: ignore[arg-type]
-                assert reasons.probability == pytest.approx(said, rel=1e-4)
+def test_an_answer_is_as_likely_whatever_was_asked(predictor: Predictor) -> None:
+    known = {tuple(triple) for triple in GRAPH.all_triples().tolist()}
+    drawn_rows = np.random.default_rng(5).integers(0, [40, 3, 40], (9, 3)).tolist()
+    new = [triple for triple in drawn_rows if tuple(triple) not in known and triple[0] != triple[2]]
+    assert len(new) > 4
+    for rows in new:
+        head, relation, tail = GRAPH.entities.ids[rows[0]], GRAPH.relations.ids[rows[1]], GRAPH.entities.ids[rows[2]]
+        of_tail = probabilities(predictor.tails(head, relation, 40))[tail]
+        of_head = probabilities(predictor.heads(relation, tail, 40))[head]
+        for k in (1, 3):
+            for answer in predictor.relations(head, tail, k):
+                other = probabilities(predictor.tails(head, answer.id, 40))[tail]
+                assert answer.conditional == pytest.approx(other, rel=1e-4)
+        for asked, said in (("tail", of_tail), ("head", of_head)):
+            reasons = predictor.explain(head, relation, tail, asked, hide=False)  # type: ignore[arg-type]
+            assert reasons.conditional == pytest.approx(said, rel=1e-4)
+
+
+def test_curves_alone_say_nothing_about_a_missing_answer(predictor: Predictor) -> None:
+    assert predictor.calibration is not None and predictor.probability is None
+    answers = predictor.tails("e01", "r0", known=True)
+    assert all(answer.probability is None and answer.conditional is not None for answer in answers)
+    found = predictor.explain("e01", "r0", answers[0].id)
+    assert found.probability is None and found.conditional is not None and found.queries == []
+    assert predictor.missing_answers([Question("e01", "r0")]) == [None]
+    with pytest.raises(FnftgError, match=r"has no probabilities of triples: run fnftg calibrate \S+ first\.$"):
+        predictor.triple_probabilities([("e01", "r0", "e02")])
 
 
 def test_new_and_known_triples_too_are_as_likely_whatever_was_asked(predictor: Predictor) -> None:
@@ -397,9 +405,9 @@ def test_new_and_known_triples_too_are_as_likely_whatever_was_asked(predictor: P
         assert len(answers) == 3 and any(answer.known for answer in answers) == (tail != "e08")
         for answer in answers:
             found = next(one for one in graph.tails(ids[0], answer.id, 41, known=True) if one.id == ids[1])
-            assert found.known == answer.known and answer.probability == pytest.approx(found.probability, rel=1e-4)
+            assert found.known == answer.known and answer.conditional == pytest.approx(found.conditional, rel=1e-4)
             reasons = predictor.explain(head, answer.id, tail, hide=False)
-            assert reasons.probability == pytest.approx(found.probability, rel=1e-4)
+            assert reasons.conditional == pytest.approx(found.conditional, rel=1e-4)
 
 
 def test_equals_are_equally_likely_and_what_has_no_rival_or_no_score_is_no_riddle(predictor: Predictor) -> None:
@@ -408,18 +416,18 @@ def test_equals_are_equally_likely_and_what_has_no_rival_or_no_score_is_no_riddl
     twins = np.array(predictor.table)
     twins[rows[1]] = twins[rows[0]]
     found = replace(predictor, table=twins).tails("e01", "r0", 3)
-    assert found[0].probability == found[1].probability == pytest.approx(logistic(0, -3))
-    assert found[2].probability == pytest.approx(logistic(third.score - first.score, -3), rel=1e-4)
+    assert found[0].conditional == found[1].conditional == pytest.approx(logistic(0, -3))
+    assert found[2].conditional == pytest.approx(logistic(third.score - first.score, -3), rel=1e-4)
     for left, k in itertools.product((0, 1, 2), (1, 2, 10)):  # as many candidates have a score
         few = np.full_like(twins, np.nan)
         few[rows[:left]] = predictor.table[rows[:left]]
         asked = replace(predictor, table=few)
-        said = [answer.probability for answer in asked.tails("e01", "r0", k)]
+        said = [answer.conditional for answer in asked.tails("e01", "r0", k)]
         gap = first.score - second.score
         everyone = [[], [math.inf], [gap, -gap]][left]
         assert said == pytest.approx([logistic(margin, -3) for margin in everyone[:k]], rel=1e-4)
         if left:
             related = next(one for one in asked.relations("e01", first.id) if one.id == "r0")
             reasons = asked.explain("e01", "r0", first.id, hide=False)
-            assert said[0] == pytest.approx(related.probability, rel=1e-4)  # batches differ in their last bits
-            assert said[0] == pytest.approx(reasons.probability, rel=1e-4)
+            assert said[0] == pytest.approx(related.conditional, rel=1e-4)  # batches differ in their last bits
+            assert said[0] == pytest.approx(reasons.conditional, rel=1e-4)

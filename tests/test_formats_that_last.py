@@ -14,6 +14,7 @@ import fnftg
 from fnftg.errors import FnftgError
 from fnftg.kg import store
 from fnftg.models import pretrained
+from fnftg.predict import triple_probability
 
 LEGACY = Path(__file__).parent / "legacy"
 spec = importlib.util.spec_from_file_location("make_legacy", LEGACY / "make.py")
@@ -34,6 +35,17 @@ def test_checkpoint_and_store_of_every_version_give_the_answers_that_they_gave(
     for one, other in zip(found, expected, strict=True):
         numbers = {id_: (pytest.approx(score, abs=1e-4), pytest.approx(likely, abs=1e-3)) for id_, score, likely in one}
         assert numbers == {id_: (score, rest[0] if rest else None) for id_, score, *rest in other}
+
+
+@pytest.mark.parametrize("stored", sorted(LEGACY.glob("probability-version-*")), ids=lambda path: path.name)
+def test_probabilities_of_triples_of_every_version_are_those_that_they_were(stored: Path, tmp_path: Path) -> None:
+    shutil.copytree(make.MODEL, tmp_path / "model")
+    shutil.copy(stored / "probability.json", tmp_path / "model")
+    found, expected = (
+        make.probabilities(tmp_path / "model", make.GRAPH),
+        json.loads((stored / "expected.json").read_text()),
+    )
+    assert found == pytest.approx(expected, abs=1e-4) and max(filter(None, expected)) > 2 * min(filter(None, expected))
 
 
 def test_an_older_checkpoint_is_refused_in_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
@@ -58,6 +70,8 @@ def test_every_version_there_ever_was_has_a_sample() -> None:
     assert {path.name for path in LEGACY.glob("store-*")} == {f"store-version-{n + 1}" for n in range(store.VERSION)}
     checkpoints = {int(path.name.split("-")[2]) for path in LEGACY.glob("checkpoint-version-*") if path.is_dir()}
     assert checkpoints == set(range(2, pretrained.VERSION + 1))  # 1 was never released
+    probabilities = {path.name for path in LEGACY.glob("probability-*")}
+    assert probabilities == {f"probability-version-{n + 1}" for n in range(triple_probability.VERSION)}
     assert make.GRAPH.is_dir() and make.MODEL.is_dir() and make.ANSWERS.is_file()
 
 

@@ -54,7 +54,7 @@ class RelationCooccurrence(EvidenceSource):
         """Update the counts; only pairs of entities that new edges connect are counted again."""
         assert context.base is not None
         base, relations = context.base.neighbours, context.relations
-        added = EdgeList.of(context.added, relations, "both")
+        added = EdgeList.of(context.added, relations, base.directions)
         touched = np.unique(added.centres)
         old = EdgeList.around(base, touched, relations)
         before = old[

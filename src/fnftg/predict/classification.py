@@ -69,7 +69,8 @@ def best_threshold(true: Float64Array, false: Float64Array) -> float:
     labels = np.concatenate([np.ones(len(true), bool), np.zeros(len(false), bool)])
     order = np.argsort(-values, kind="stable")
     right = np.cumsum(labels[order]) + (~labels).sum() - np.cumsum(~labels[order])
-    return float(values[order[int(right.argmax())]])
+    last = np.append(np.diff(values[order]) < 0, True)  # of those with the same value, which are accepted together
+    return float(values[order[int(np.where(last, right, -1).argmax())]])
 
 
 def classified(

@@ -23,7 +23,7 @@ from fnftg.ego.neighbours import Neighbours
 from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.relation_cooccurrence import CooccurrenceCounts, RelationCooccurrence
 from fnftg.kernels.ranges import ranges
-from fnftg.text.nearest_texts import NO_NEIGHBOUR
+from fnftg.text.nearest_texts import MAX_ENTITIES, NO_NEIGHBOUR
 
 MOST_ANSWERS = 30  # larger numbers of answers are counted as this one
 NEAREST = 100  # nearest texts per entity
@@ -84,14 +84,13 @@ SOURCE = RelationCooccurrence(EvidenceConfig())
 
 
 def counted(context: GraphContext) -> QueryCounts:
-    neighbours, size = context.neighbours, 2 * context.relations
-    centres = np.repeat(np.arange(len(neighbours)), np.diff(neighbours.offsets))
-    pairs, answers = np.unique(centres * size + neighbours.labels, return_counts=True)
+    size = 2 * context.relations
+    pairs, answers = np.unique(context.known.packed // max(context.entities, 1), return_counts=True)
     at_least = np.zeros((size, MOST_ANSWERS + 2), np.int64)
     np.add.at(at_least, (pairs % max(size, 1), np.minimum(answers, MOST_ANSWERS + 1)), 1)
     at_least = np.cumsum(at_least[:, ::-1], axis=1)[:, ::-1].copy()
     at_least[:, 0] = context.entities
-    return QueryCounts(context.entities, at_least, CooccurrenceCounts.of(neighbours))
+    return QueryCounts(context.entities, at_least, CooccurrenceCounts.of(context.neighbours))
 
 
 def extended(counts: QueryCounts, context: VisibleGraph) -> QueryCounts:
@@ -179,7 +178,8 @@ def slots_of(labels: Int32Array, relations: int) -> Int64Array:
 
 def has_nearest_texts(context: VisibleGraph) -> bool:
     base = context if isinstance(context, GraphContext) else context.base
-    return base is not None and base.texts.features is not None and context.entities > 1
+    known = base is not None and base.texts.features is not None and base.entities <= MAX_ENTITIES
+    return known and context.entities > 1
 
 
 def nearest_shares(context: VisibleGraph, centres: Int32Array, labels: Int32Array) -> Float64Array:
@@ -275,9 +275,8 @@ class LabelSets:
     @classmethod
     def of(cls, context: GraphContext) -> LabelSets:
         def count() -> LabelSets:
-            size, neighbours = max(2 * context.relations, 1), context.neighbours
-            centres = np.repeat(np.arange(len(neighbours)), np.diff(neighbours.offsets))
-            pairs = np.unique(centres * size + neighbours.labels)
+            size = max(2 * context.relations, 1)
+            pairs = np.unique(context.known.packed // max(context.entities, 1))
             return cls(np.searchsorted(pairs, np.arange(context.entities + 1) * size), pairs % size)
 
         found: LabelSets = context.counted("label sets", count)

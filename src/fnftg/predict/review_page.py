@@ -7,7 +7,8 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from fnftg.kg.formats.rdf import iri_of
+from fnftg.errors import FnftgError
+from fnftg.kg.formats.rdf import iri_of, node_of
 from fnftg.models.evidence_model import evidence_of
 from fnftg.predict.completion import Found
 from fnftg.predict.explanation import evidence_reason
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MOST = 2_000  # triples on the page
 EXPLAINED = 300  # triples with reasons
 LONGEST = 160  # characters of a text
+IRI = re.compile(r"(https?://|urn:(?!fnftg:))([^\x00-\x20<>\"{}|^`\\%]|%[0-9A-Fa-f]{2})*")
 
 
 def review_page(predictor: Predictor, found: Found, run: str) -> str:
@@ -65,5 +67,8 @@ def reasons(predictor: Predictor, head: int, relation: int, tail: int) -> list[s
 
 
 def iri(id_: str) -> str:
-    """Return the id if it is an IRI, else the IRI that `fnftg export` gives it."""
-    return id_ if re.fullmatch(r"(https?://|urn:)[^\s<>\"{}|^`\\]+", id_) else iri_of(id_)
+    """Return the IRI that `fnftg export` gives an id: the id itself if it is an IRI."""
+    try:
+        return str(node_of(id_).value)
+    except FnftgError:  # pyoxigraph is not installed
+        return id_ if IRI.fullmatch(id_) else iri_of(id_)

@@ -157,7 +157,8 @@ def load(folder: Path) -> TripleProbability | None:
         value = read_json(path)
         if value["format"] == FORMAT and value["version"] != VERSION:
             raise FnftgError(f"{path} was written by another version of fnftg: run fnftg calibrate again.")
-        if value["format"] != FORMAT or value["features"]["query"] != list(FEATURES):
+        features = {"query": list(FEATURES), "triple": list(TRIPLE_FEATURES)}
+        if value["format"] != FORMAT or value["features"] != features:
             raise ValueError("another format")
         relations = [str(id_) for id_ in value["relations"]]
         slots = 2 * len(relations)
