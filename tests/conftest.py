@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores; to b
 from fnftg.kg import KnowledgeGraph
 
 if TYPE_CHECKING:
+    from fnftg.predict.small_network import Network
     from fnftg.predict.triple_probability import TripleProbability
 
 ROOT = Path(__file__).parents[1]
@@ -108,23 +109,40 @@ def probability_by_hand(screen: float = 9.0, lower: float = 0.0) -> TripleProbab
     """
     import numpy as np
 
-    from fnftg.predict.triple_probability import Logistic, TripleProbability, TwoCases
+    from fnftg.predict.logistic import Logistic
+    from fnftg.predict.triple_probability import TRIPLE_FEATURES, QueryModel, TripleModel, TripleProbability
 
     def model(intercept: float, shift: float, *weights: float) -> Logistic:
-        return Logistic(np.array(weights), intercept, shift)
+        return Logistic(np.array(weights), intercept, np.zeros(0), shift)
+
+    def network(intercept: float, shift: float, *weights: float) -> Network:
+        return network_by_hand(intercept, shift, [*weights, *[0.05] * (len(TRIPLE_FEATURES) - len(weights))])
 
     return TripleProbability(
-        TwoCases(
+        QueryModel(
             model(2.4, -0.3, -0.2, 0.4, 0.5, 0.3, 1.5, 0.1, 0.2, -0.1),
             model(1.5, 0.0, 0.0, 0.0, 0.1, 0.4, 0.0, 0.0, 0.0, 0.0),
         ),
-        TwoCases(
-            model(0.4 - lower, -0.2, 0.6, 0.4, 0.3, 0.2, 0.9, 0.7),
-            model(0.1 - lower, 0.0, 0.5, 0.3, 0.4, 0.1, 0.6, 0.8),
+        TripleModel(
+            network(0.4 - lower, -0.2, 0.6, 0.4, 0.3, 0.2, 0.9, 0.7),
+            network(0.1 - lower, 0.0, 0.5, 0.3, 0.4, 0.1, 0.6, 0.8),
         ),
-        TwoCases(model(screen, 0.0, 0.1, 0.1, 0.1, 0.1), model(screen, 0.0, 0.1, 0.1, 0.1, 0.1)),
+        QueryModel(model(screen, 0.0, 0.1, 0.1, 0.1, 0.1), model(screen, 0.0, 0.1, 0.1, 0.1, 0.1)),
+        [],
         {"made": "by hand"},
     )
+
+
+def network_by_hand(intercept: float, shift: float, weights: Sequence[float]) -> Network:
+    """Two equal networks that are almost linear: small inputs of tanh, scaled back at the end."""
+    import numpy as np
+
+    from fnftg.predict.small_network import HIDDEN, Network
+
+    first, second, last = np.zeros((HIDDEN, len(weights))), np.zeros((HIDDEN, HIDDEN)), np.zeros((1, HIDDEN))
+    first[0], second[0, 0], last[0, 0] = np.array(weights) / 100, 1.0, 100.0
+    layers = [first, np.zeros(HIDDEN), second, np.zeros(HIDDEN), last, np.zeros(1)]
+    return Network(np.zeros(len(weights)), np.ones(len(weights)), [layers, layers], 1.0, intercept, shift)
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -21,7 +21,7 @@ from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.pretrained import save_pretrained
 from fnftg.predict import completion, link_search, query_features, triple_inputs
-from fnftg.predict.completion import FOUND, Wanted, complete, expected_precision
+from fnftg.predict.completion import ASK, FOUND, Wanted, complete, expected_precision
 from fnftg.predict.predictor import Predictor, load
 from fnftg.predict.questions import Question
 from fnftg.predict.triple_files import PROBABILITY, SCORE
@@ -77,7 +77,7 @@ def brute_force(
         for entity, label in likely
     ]
     missing = predictor.missing_answers(questions)
-    asked = [place for place, value in enumerate(missing) if value is not None and value >= least / 4]
+    asked = [place for place, value in enumerate(missing) if value is not None and value >= least / ASK]
     answers = predictor.many([questions[place] for place in asked], k)
     for place in range(0, len(asked), 50):  # in one batch as one by one
         alone = predictor.many([questions[asked[place]]], k)[0]
@@ -112,7 +112,7 @@ def test_all_that_brute_force_finds_and_nothing_else(
     predictor = request.getfixturevalue(kind)
     if kind == "with_evidence":
         predictor = replace(load(predictor.run, GROWN), probability=probability_by_hand())
-    for place, (nearest, least) in enumerate(((100, 0.2), (1, 0.1))):
+    for place, (nearest, least) in enumerate(((100, 0.21), (1, 0.12))):
         monkeypatch.setattr(query_features, "NEAREST", nearest)
         expected, asked = brute_force(predictor, 4, least, nearest, CLOSE[kind])
         assert len(expected) > 100 and any(triple[0] >= 40 or triple[2] >= 40 for triple in expected)
@@ -133,8 +133,8 @@ def test_all_that_brute_force_finds_and_nothing_else(
 
 
 def test_chosen_entities_and_relations_and_thresholds(predictor: Predictor, tmp_path: Path) -> None:
-    everything, _ = brute_force(predictor, 4, 0.02)
-    chosen, few = Wanted(k=4, relations=(2,), entities=(5, 1, 5), min_probability=0.02), {1, 5}
+    everything, _ = brute_force(predictor, 4, 0.0312)
+    chosen, few = Wanted(k=4, relations=(2,), entities=(5, 1, 5), min_probability=0.0312), {1, 5}
     found = complete(predictor, chosen, tmp_path / "a").triples
     assert set(rows_of(found)) <= {t for t in everything if t[1] == 2 and few & {t[0], t[2]}} and len(found) > 3
     assert any(triple[2] in few and triple[0] not in few for triple in rows_of(found)), "asked for heads as well"

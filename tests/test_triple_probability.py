@@ -30,17 +30,18 @@ from fnftg.evidence.sources import SOURCES
 from fnftg.files import sha256
 from fnftg.kg import KnowledgeGraph
 from fnftg.kg.formats.rdf import node_of
-from fnftg.predict import probability_fitting, query_features
-from fnftg.predict.classification import area_under_roc, best_threshold, classified
+from fnftg.predict import logistic, probability_fitting, query_features
+from fnftg.predict.classification import best_threshold, classified
 from fnftg.predict.completion import FOUND, Wanted, complete
-from fnftg.predict.discovery import at_least, average_precision, discovered, frequent, precision_at
+from fnftg.predict.discovery import area_under_roc, at_least, average_precision, discovered, frequent, precision_at
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.probability_fitting import fit
 from fnftg.predict.query_features import FEATURES, likely_queries
 from fnftg.predict.query_features import query_features as features_of
 from fnftg.predict.questions import NewEntity, Question, Relation
 from fnftg.predict.review_page import iri, review_page
-from fnftg.predict.triple_probability import FILE, TRIPLE_FEATURES, Logistic, load, screen_features, triple_features
+from fnftg.predict.small_network import Network
+from fnftg.predict.triple_probability import FILE, TRIPLE_FEATURES, load, screen_features, triple_features
 from fnftg.text.nearest_texts import TextKNN
 
 # Features of queries, counted in sets of triples. Few numbers of answers and few nearest texts, so that limits matter.
@@ -124,9 +125,11 @@ class Counted:
         return sum(centre == entity for centre, _, _ in self.seen)
 
     def __call__(self, entity: int, label: int) -> tuple[float, ...]:
-        number = len(self.answers(entity, label))
+        number, slot = len(self.answers(entity, label)), 2 * (label % self.relations) + (label >= self.relations)
         parts = self.continuation, self.nearest_share, self.implied
-        return (number, *(part(entity, label) for part in parts), self.degree(entity))
+        holders = sum(bool(self.answers(other, label)) for other in range(self.entities))
+        triples = sum(relation == label % self.relations for _, relation, _ in self.triples)
+        return (slot, number, *(part(entity, label) for part in parts), self.degree(entity), holders, triples)
 
 
 @st.composite
@@ -394,6 +397,22 @@ def drawn(size: int, seed: int = 0) -> tuple[Any, Any, Any]:
     return features, random.random(size) < 1 / (1 + np.exp(-logits)), logits
 
 
+class Logistic(logistic.Logistic):
+    """With one relation, whose offset is 0."""
+
+    @classmethod
+    def fitted(cls, features: Any, hits: Any, *weights: Any, **options: Any) -> Any:
+        found = logistic.Logistic.fitted(features, hits, np.zeros(len(hits), np.int64), 1, *weights, **options)
+        assert abs(found.offsets[0]) < 0.05, "the intercept is fitted already"
+        return cls(found.weights, found.intercept, np.zeros(1), found.shift)
+
+    def logits(self, features: Any, slots: Any = None) -> Any:
+        return super().logits(features, np.zeros(len(features), np.int64))
+
+    def __call__(self, features: Any, slots: Any = None) -> Any:
+        return super().__call__(features, np.zeros(len(features), np.int64))
+
+
 def test_known_weights_are_found_again() -> None:
     features, hits, logits = drawn(40_000)
     found = Logistic.fitted(features, hits)
@@ -437,11 +456,43 @@ def test_nothing_to_learn_from_gives_a_finite_model() -> None:
     assert np.isfinite(separable.weights).all() and separable(np.array([[1.0]]))[0] > 0.9
 
 
+def test_relations_differ_by_their_offsets_and_rare_ones_hardly() -> None:
+    random = np.random.default_rng(5)
+    slots = np.concatenate([np.repeat([0, 1], 20_000), [2] * 2])
+    features = random.normal(0, 1, (len(slots), 1))
+    logits = 2 * features[:, 0] - 1 + np.array([0.8, -0.8, 4.0])[slots]
+    hits = random.random(len(slots)) < 1 / (1 + np.exp(-logits))
+    found = logistic.Logistic.fitted(features, hits, slots, 4)
+    assert found.offsets[0] - found.offsets[1] == pytest.approx(1.6, abs=0.25)
+    assert abs(found.offsets[2]) < 1.5 and found.offsets[3] == 0
+    one = np.zeros((1, 1))
+    assert found.logits(one, np.array([7])) == found.logits(one, np.array([3])), "a new relation has no offset"
+
+
+def test_a_network_learns_what_no_line_separates_and_is_calibrated_with_half_of_the_labels() -> None:
+    random = np.random.default_rng(6)
+    features = random.normal(0, 1, (40_000, 3))
+    true = random.random(len(features)) < 1 / (1 + np.exp(-(4 * features[:, 0] * features[:, 1] - 2)))
+    labelled = true & (random.random(len(true)) < 0.5)
+    found = Network.fitted(features[:30_000], labelled[:30_000], labelled=0.5)
+    rest = features[30_000:]
+    said = 1 / (1 + np.exp(-found.logits(rest)))
+    assert area_under_roc(said[true[30_000:]], said[~true[30_000:]]) > 0.85
+    assert said.sum() == pytest.approx(true[30_000:].sum(), rel=0.1)
+    high = said > 0.5
+    assert said[high].sum() == pytest.approx(true[30_000:][high].sum(), rel=0.1)
+    again = Network.fitted(features[:30_000], labelled[:30_000], labelled=0.5)
+    assert again.plain() == found.plain(), "the same examples give the same network"
+    assert Network.read(json.loads(json.dumps(found.plain())), 3).plain() == found.plain()
+    for odd in ({"scale": math.nan}, {"mean": [0.0]}, {"layers": []}, {"spread": [0.0, 1.0, 1.0]}):
+        with pytest.raises((ValueError, TypeError)):
+            Network.read({**found.plain(), **odd}, 3)
+
+
 def test_features_of_triples_are_those_worked_by_hand() -> None:
     one, other = np.array([0.5, -2.0]), np.array([1.0, 0.0])
     found = triple_features(one, other, np.array([7.0, np.nan]), np.array([-0.5, -np.inf]))
     assert found.tolist() == [[0.5, 1.0, 3.0, -0.5, 0.0, -0.5], [-2.0, 0.0, -3.0, -3.0, -3.0, -3.0]]
-    assert found.shape[1] == len(TRIPLE_FEATURES)
     assert screen_features(one, other, np.array([7.0, -0.5])).tolist() == [[0.5, 1, 3, 0], [-2, 0, -0.5, -0.5]]
 
 
@@ -495,9 +546,8 @@ def test_what_is_fitted_tells_how_and_comes_back_from_its_file(run: Path, tmp_pa
     assert again is not None and again.about == about
     for name in ("query", "triple", "screen"):
         for case in ("linked", "isolated"):
-            one, other = (getattr(getattr(which, name), case) for which in (found, again))
-            assert one.weights.tolist() == other.weights.tolist()
-            assert (one.intercept, one.shift) == (other.intercept, other.shift)
+            one, other = (getattr(getattr(which, name), case).plain() for which in (found, again))
+            assert one == other
     # 0.1 of the true links are missing already, so 0.2 + 0.1 / 0.9 were missing in the fit
     assert found.query.linked.shift == found.triple.linked.shift == pytest.approx(math.log((1 / 9) / (0.2 + 1 / 9)))
     assert found.query.isolated.shift == 0 == found.triple.isolated.shift
@@ -563,10 +613,10 @@ def broken_files(value: dict[str, Any]) -> dict[str, Any]:
         "no models": json.dumps({key: value[key] for key in value if key != "triple"}),
         "one case": json.dumps({**value, "triple": {"linked": triple["linked"]}}),
         "too few weights": json.dumps(
-            {**value, "triple": {**triple, "linked": {**triple["linked"], "weights": [1.0]}}}
+            {**value, "triple": {**triple, "linked": {**triple["linked"], "mean": [1.0]}}}
         ),
         "words for weights": json.dumps(
-            {**value, "triple": {**triple, "linked": {**triple["linked"], "weights": "ab"}}}
+            {**value, "triple": {**triple, "linked": {**triple["linked"], "layers": "ab"}}}
         ),
         "not a number": json.dumps(
             {**value, "query": {**value["query"], "linked": {**value["query"]["linked"], "shift": math.nan}}}
@@ -601,7 +651,7 @@ def test_damaged_older_and_foreign_files_get_one_sentence(
     assert list(broken) == NAMES
     path.write_text(json.dumps(value))
     assert load(path.parent) is not None, "without a checksum, as edited by hand"
-    path.write_text(broken[name] if broken[name] is not None else whole.replace("0.6", "0.7", 1))
+    path.write_text(broken[name] if broken[name] is not None else whole.replace("0.4", "0.5", 1))
     reason = {"another version": "was written by another version of fnftg", "foreign weights": "was fitted to other weights"}.get(name, "is damaged")  # fmt: skip
     with pytest.raises(FnftgError, match=f"{reason}: run fnftg calibrate again.$"):
         load(path.parent)

@@ -32,6 +32,7 @@ MOST_QUERIES = 60_000  # asked in each reduced graph
 OTHERS = 50_000  # random queries without any evidence
 ASK = 0.002  # queries that are less likely to have a missing answer are not asked
 SCREEN = 0.002  # triples that are less likely at first sight are dropped
+EXAMPLES = 500  # triples that are kept in any case
 LEAST = 20  # edges that must be taken out
 Reduced = Callable[[KnowledgeGraph], PredictorState]
 
@@ -177,7 +178,10 @@ def fit_triples(
         usable = ends == isolated
         found, hits, features, slots = found.take(usable), hits[usable], features[usable], slots[usable]
         screen = fitted(features, hits, slots)
-        kept = screen(features, slots) >= SCREEN
+        if not len(hits):
+            raise FnftgError("No query of the graph has an answer that it lacks: P(triple) cannot be fitted.")
+        first_look = screen(features, slots)
+        kept = first_look >= min(SCREEN, np.sort(first_look)[-min(EXAMPLES, len(hits))])
         inputs = search.inputs(found.take(kept))
     return screen, network(inputs.features(query), hits[kept])
 
