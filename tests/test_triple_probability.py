@@ -571,6 +571,9 @@ def broken_files(value: dict[str, Any]) -> dict[str, Any]:
         "not a number": json.dumps(
             {**value, "query": {**value["query"], "linked": {**value["query"]["linked"], "shift": math.nan}}}
         ),
+        "too large a number": json.dumps(
+            {**value, "triple": {**triple, "linked": {**triple["linked"], "shift": 10**400}}}
+        ),
         "other features": json.dumps({**value, "features": {**value["features"], "query": [*FEATURES[:-1], "magic"]}}),
         "other features of triples": json.dumps(
             {**value, "features": {**value["features"], "triple": [*TRIPLE_FEATURES[:-1], "magic"]}}
@@ -582,7 +585,7 @@ def broken_files(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-NAMES = ["half", "no JSON", "a list", "empty", "no models", "one case", "too few weights", "words for weights", "not a number", "other features", "other features of triples", "another format", "a changed weight", "another version", "foreign weights"]  # fmt: skip
+NAMES = ["half", "no JSON", "a list", "empty", "no models", "one case", "too few weights", "words for weights", "not a number", "too large a number", "other features", "other features of triples", "another format", "a changed weight", "another version", "foreign weights"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
