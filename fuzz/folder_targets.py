@@ -119,6 +119,36 @@ def calibration(folder: Path) -> Target:
     return damaged(folder / "whole", folder / "place", use)
 
 
+def probability(folder: Path) -> Target:
+    """Fuzz the probabilities of triples."""
+    import numpy as np
+
+    from fnftg.predict.triple_probability import (
+        FEATURES,
+        TRIPLE_FEATURES,
+        Logistic,
+        TripleProbability,
+        TwoCases,
+        load,
+        sigmoid,
+    )
+
+    sizes = len(FEATURES), len(TRIPLE_FEATURES), 4
+    models = [TwoCases(*(Logistic(np.full(size, 0.1), -1.0, shift) for shift in (-0.5, 0.0))) for size in sizes]
+    (folder / "whole").mkdir()
+    (folder / "whole" / "model.safetensors").write_bytes(b"weights")
+    TripleProbability(*models, {"share": 0.05}).save(folder / "whole")
+
+    def use() -> None:
+        found = load(folder / "place")
+        if found is not None:
+            for model, size in zip((found.query, found.triple, found.screen), sizes, strict=True):
+                values = sigmoid(model.logits(np.full((2, size), 0.5), np.array([False, True])))
+                assert ((values >= 0) & (values <= 1)).all()
+
+    return damaged(folder / "whole", folder / "place", use)
+
+
 def _run_and_graph(folder: Path) -> tuple[Path, Path]:
     from fnftg.kg.graph import KnowledgeGraph
 
@@ -210,6 +240,7 @@ FOLDER_TARGETS: dict[str, Callable[[Path], Target]] = {
     "store": store,
     "checkpoint": checkpoint,
     "calibration": calibration,
+    "probability": probability,
     "answers": answers,
     "text-cache": text_cache,
     "restart": restart,

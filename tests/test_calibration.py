@@ -266,6 +266,7 @@ def test_curves_of_other_weights_and_damaged_ones_are_refused(calibrated: Path, 
         json.dumps({**value, "everything": {"knots": [0, 1], "values": [0.3, 1.2]}}),
         json.dumps({**value, "method": "platt", "everything": {"slope": -1.0, "intercept": 0.0, "widest": 1.0}}),
         json.dumps({**value, "method": "platt", "everything": {"slope": 1.0, "intercept": 0.0}}),
+        json.dumps({**value, "everything": {"knots": [0, 10**400], "values": [0.1, 0.2]}}),
         json.dumps({**value, "method": "guess"}),
     ]
     for text in broken:

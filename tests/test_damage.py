@@ -46,7 +46,8 @@ AREAS: dict[str, tuple[tuple[str, ...], ...]] = {  # folders, and the commands t
     "home": (("predict", "run", *KNOWN), ("predict", "run", *NEW), ("evaluate", "run", "--json")),
     "stopped": (("train", "--resume", "stopped", "--json"), ("predict", "stopped", *KNOWN)),
 }
-OPTIONAL = {"calibration.json", "graph.json"}  # without these a run is one that was not calibrated, or not updated
+# without these a run is one that was not calibrated, or not updated
+OPTIONAL = {"calibration.json", "probability.json", "graph.json"}
 NOT_READ = {"log.csv", "README.md"}  # by these commands, so that nothing can be said about them
 SECONDS = 120  # after which a command hangs
 
@@ -73,7 +74,7 @@ class World:
             shutil.copytree(self.place / "run", self.place / "updated")
             added = ["--triples", str(folder / "triples.tsv"), "--texts", str(folder / "texts.tsv")]
             for command in (
-                ["calibrate", "run"],
+                ["calibrate", "run", "--share", "0.3"],
                 ["predict", "run", *KNOWN, "--index", "hnsw"],
                 ["update", "updated", *added],
             ):
@@ -86,6 +87,7 @@ class World:
             with pytest.raises(KeyboardInterrupt):
                 config = read_config(self.place / "run")
                 train_run(graph, config, self.place / "stopped", self.place / "home" / "texts", after_step=stop)
+        assert {path.name for path in self.place.rglob("*.json")} >= OPTIONAL
         shutil.copytree(self.place, self.whole)
 
     @contextmanager

@@ -17,9 +17,9 @@ import httpx
 import pytest
 import torch
 import uvicorn
+from conftest import probability_by_hand
 
 import fnftg
-from fnftg.cli import main
 from fnftg.ego.ego_config import EgoConfig
 from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.sources import SOURCES
@@ -361,20 +361,71 @@ def test_all_relations_are_asked_in_portions_that_the_server_takes(tab: Any, add
     assert sizes == [1, 32, 32, 4]
 
 
-def test_probabilities_of_all_relations_make_one_list(tab: Any, run_folder: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(run_folder, tmp_path / "calibrated")
-    assert main(["calibrate", str(run)]) == 0
-    predictor = fnftg.load(run)
-    found = [answer for relation in RELATIONS for answer in predictor.tails("otter", relation, 10)]
-    best = max(answer.probability or 0 for answer in found)
+@pytest.fixture(scope="module")
+def probable(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Predictor]]:
+    """A server and a predictor with probabilities of triples, most of which are low."""
+    run = shutil.copytree(run_folder, tmp_path_factory.mktemp("probable") / "otters")
+    probability_by_hand(lower=1.5).save(run / "checkpoint")
+    with serving(run) as address:
+        yield address, fnftg.load(run)
+
+
+LIKELY = 0.05  # as in queries.js
+
+
+def best_links(predictor: Predictor) -> dict[str, list[float]]:
+    """The probabilities of an otter's links, by relation."""
+    return {
+        relation: [one.probability or 0 for one in predictor.tails("otter", relation, 10)] for relation in RELATIONS
+    }
+
+
+def test_probabilities_of_all_relations_make_one_list(tab: Any, probable: tuple[str, Predictor]) -> None:
+    address, predictor = probable
+    every = sorted((value for values in best_links(predictor).values() for value in values), reverse=True)
+    likely = [value for value in every if value >= LIKELY][:10]
+    page = tab(asked_url(address, "otter"))
+    page.get_by_role("button", name="Most likely first").click()
+    expect(page.locator(".results > ol > .answer")).to_have_count(len(likely))
+    shown = [float(text.strip("< %")) for text in page.locator(".answer-value .number").all_inner_texts()]
+    assert len(shown) > 1 and shown == pytest.approx([100 * value for value in likely], abs=0.51)
+    expect(page.get_by_text("Scores are not probabilities")).to_have_count(0)
+
+
+def test_relations_without_an_expected_link_are_folded_away_and_counted(
+    tab: Any, probable: tuple[str, Predictor]
+) -> None:
+    address, predictor = probable
+    best = {relation: max(values) for relation, values in best_links(predictor).items()}
+    likely = sorted((relation for relation in best if best[relation] >= LIKELY), key=lambda one: -best[one])
+    others = [relation for relation in best if best[relation] < LIKELY]
+    assert (len(likely), len(others)) == (3, 1), best
+    page = tab(asked_url(address, "otter"))
+    expect(page.locator(".group h3")).to_have_text([RELATIONS[relation] for relation in likely])
+    folded = page.locator("details.unlikely")
+    expect(folded.locator("summary")).to_have_text("No missing link expected: 1 relation")
+    expect(folded.get_by_role("button")).to_have_count(0)  # not to be seen before it is opened
+    folded.locator("summary").click()
+    expect(folded.get_by_role("button")).to_have_count(1)
+    names = {RELATIONS[relation] for relation in others}
+    assert {text.strip() for text in folded.get_by_role("button").all_inner_texts()} == names
+    expect(folded.locator("li").first).to_contain_text("missing answer: ")
+    first = folded.get_by_role("button").first
+    relation = next(one for one in others if RELATIONS[one] == first.inner_text().strip())
+    first.click()
+    expect(page).to_have_url(re.compile(f"relation={relation}"))
+    expect(page.locator(".answer")).to_have_count(10)
+    expect(page.get_by_text("Probability that the graph lacks an answer:")).to_be_visible()
+
+
+def test_all_relations_are_folded_away_if_no_link_is_expected(tab: Any, run_folder: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(run_folder, tmp_path / "otters")
+    probability_by_hand(lower=20.0).save(run / "checkpoint")
     with serving(run) as address:
         page = tab(asked_url(address, "otter"))
-        expect(page.locator(".group")).to_have_count(4)
-        page.get_by_role("button", name="Most likely first").click()
-        expect(page.locator(".results > ol > .answer")).to_have_count(10)
-        shown = [float(text.strip("< %")) for text in page.locator(".answer-value .number").all_inner_texts()]
-        assert shown == sorted(shown, reverse=True) and shown[0] == pytest.approx(100 * best, abs=0.51)
-        expect(page.get_by_text("Scores are not probabilities")).to_have_count(0)
+        expect(page.get_by_text("The graph seems to have all links of this entity.")).to_be_visible()
+        expect(page.locator("details.unlikely summary")).to_have_text("No missing link expected: 4 relations")
+        expect(page.locator(".answer")).to_have_count(0)
 
 
 # Reasons
@@ -391,6 +442,7 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     dialog = page.get_by_role("dialog")
     expect(dialog.locator(".triple-end")).to_have_text(["otter", answer.name])
     expect(dialog.locator(".figure dd").first).to_have_text(re.compile(rf"^{found.rank:g} of {found.candidates}$"))
+    expect(dialog.get_by_text("Is a link missing?")).to_have_count(0)  # nobody knows without probabilities
     words = [word.word for side in (found.query, found.candidate) for word in side.words]
     assert [word.strip() for word in dialog.locator(".word").all_inner_texts()] == words
     drawn = dialog.locator(".edge")
@@ -412,6 +464,22 @@ def test_reasons_are_those_of_the_predictor(tab: Any, address: str, predictor: P
     expect(page).to_have_url(re.compile("relation=_hypernym$"))
     page.go_forward()
     expect(page.get_by_role("dialog").locator(".triple")).to_contain_text(answer.name)
+
+
+def test_reasons_tell_whether_an_answer_is_missing(tab: Any, probable: tuple[str, Predictor]) -> None:
+    address, predictor = probable
+    page = tab(asked_url(address, "otter", relation="_hypernym"))
+    page.locator(".answer-main").first.click()
+    answer = predictor.tails("otter", "_hypernym", 1)[0]
+    found = predictor.explain("otter", "_hypernym", answer.id)
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("section", has_text="Is a link missing?").locator("li")).to_have_count(2)
+    shown = dialog.locator("ul.missing li").all_inner_texts()
+    names = ["otter → is a kind of → ?", f"? → is a kind of → {answer.name}"]
+    for text, name, query in zip(shown, names, found.queries, strict=True):
+        assert text.startswith(name) and text.endswith(" ".join(query.sentences)) and len(query.sentences) >= 2
+        assert float(text[len(name) :].split("%")[0]) == pytest.approx(100 * query.probability, abs=0.51)
+    expect(dialog.locator(".figure", has_text="Probability")).to_have_count(1)
 
 
 def expect_evidence(dialog: Any, evidence: list[dict[str, Any]]) -> None:
@@ -487,6 +555,8 @@ def test_any_source_of_evidence_is_drawn_from_what_it_says(tab: Any, address: st
         "rank": 3.0,
         "candidates": 38,
         "probability": None,
+        "conditional": None,
+        "queries": [],
         "query": {"entity": entity("otter"), **side},
         "candidate": {"entity": entity("fish"), **side},
         "evidence": evidence,

@@ -27,6 +27,7 @@ import pytest
 import schemathesis
 import torch
 import uvicorn
+from conftest import probability_by_hand
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, settings
@@ -44,6 +45,8 @@ import fnftg
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import Vocabulary
 from fnftg.models.pretrained import save_pretrained
+from fnftg.predict.commands.predict import read_question
+from fnftg.predict.entity_linking import resolved
 from fnftg.predict.name_index import NameIndex
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
@@ -174,6 +177,68 @@ def sample(client: httpx.Client, name: str, **labels: str) -> float:
     value = client.state.metrics.registry.get_sample_value(name, labels)  # type: ignore[attr-defined]
     assert value is not None
     return float(value)
+
+
+@pytest.fixture(scope="module")
+def probable_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With probabilities of triples."""
+    run = run_of(small_model(), tmp_path_factory.mktemp("probable"))
+    probability_by_hand().save(run / "checkpoint")
+    return run
+
+
+def as_question(query: dict[str, Any]) -> Question:
+    """As the server reads it."""
+    return read_question(json.dumps(query))
+
+
+def test_answers_come_with_the_probabilities_of_the_predictor(probable_run: Path) -> None:
+    predictor = fnftg.load(probable_run)
+    questions = [as_question(query) for query in QUERIES]
+    missing = predictor.missing_answers(questions)
+    with serving(probable_run) as client:
+        assert client.get("/v1/model").json()["calibrated"] is True
+        found = client.post("/v1/predict", json={"queries": QUERIES, "k": 5, "known": True}).json()["results"]
+        assert [one["missing_answer"] for one in found] == pytest.approx(missing, abs=1e-6)
+        assert missing[4] is None is missing[5] and sum(one is not None for one in missing) == 4
+        for one, answers in zip(found, predictor.many(questions, 5, known=True), strict=True):
+            said = [answer["probability"] for answer in one["answers"]]
+            assert said == pytest.approx([answer.probability for answer in answers], abs=1e-6)
+            assert [value is None for value in said] == [answer["known"] for answer in one["answers"]]
+        explained = client.post("/v1/explain", json={"head": "e1", "relation": "_r_0", "tail": "e9"}).json()
+        expected = predictor.explain("e1", "_r_0", "e9")
+        assert explained["probability"] == pytest.approx(expected.probability, abs=1e-6)
+        assert [one["sentences"] for one in explained["queries"]] == [one.sentences for one in expected.queries]
+        with Client(str(client.base_url)) as own:
+            same = own.tails("e1", "_r_0", 5)
+            assert [one.probability for one in same] == pytest.approx(
+                [one.probability for one in predictor.tails("e1", "_r_0", 5)], abs=1e-6
+            )
+
+
+def test_questions_without_a_likely_answer_are_not_searched_if_so_wished(probable_run: Path) -> None:
+    """And a wish of one request is none of another that is answered in the same batch."""
+    predictor = fnftg.load(probable_run)
+    queries = [resolved(as_question(query), predictor.entity_names, predictor.relation_names) for query in QUERIES]
+    known = sorted(value for value in predictor.missing_answers([as_question(query) for query in QUERIES]) if value)
+    least = (known[1] + known[2]) / 2
+    loaded = model_manager.LoadedModel(predictor, {})
+    wishes = [(least, 3), (0.0, 5), (1.0, 2)]
+    works = [batch_queue.PredictRequest(loaded, queries, k, False, wish) for wish, k in wishes]
+    together = [json.loads(part)["results"] for part in batch_queue.compute_together(works)]
+    for results, (wish, k) in zip(together, wishes, strict=True):
+        for one in results:
+            searched = one["missing_answer"] is None or one["missing_answer"] >= wish
+            assert (len(one["answers"]) > 0) == searched and len(one["answers"]) <= k
+        assert [one["missing_answer"] for one in results] == [one["missing_answer"] for one in together[1]]
+    assert [bool(one["answers"]) for one in together[0]].count(False) == 2
+    assert [bool(one["answers"]) for one in together[2]] == [False] * 4 + [True] * 2, (
+        "nothing is certain; relations are"
+    )
+    with serving(probable_run) as client:
+        body = {"queries": QUERIES, "k": 3, "min_missing": least}
+        alone = client.post("/v1/predict", json=body).json()["results"]
+        assert [len(one["answers"]) for one in alone] == [len(one["answers"]) for one in together[0]]
 
 
 def test_bad_question_harms_no_other_in_its_batch(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,6 +442,10 @@ CASES: list[tuple[str, Any, str | None, str]] = [
     ("k in words", {**query(), "k": "10"}, "k", "invalid"),
     ("k no whole number", {**query(), "k": 1.5}, "k", "invalid"),
     ("known as a number", {**query(), "known": 1}, "known", "invalid"),
+    ("negative least", {**query(), "min_missing": -0.1}, "min_missing", "invalid"),
+    ("least above one", {**query(), "min_missing": 1.5}, "min_missing", "invalid"),
+    ("least in words", {**query(), "min_missing": "0.5"}, "min_missing", "invalid"),
+    ("no least", {**query(), "min_missing": None}, "min_missing", "invalid"),
     ("unknown field", {**query(), "nearest": 1}, "nearest", "invalid"),
     ("unknown field of a query", query(rank=1), "queries.0.rank", "invalid"),
     ("unknown field of an entity", new(name="x"), "queries.0.head.name", "invalid"),
@@ -423,6 +492,8 @@ def test_bad_body_is_refused_naming_the_field(body: Any, field: str | None, code
         new(id="x" * 200),
         query(relation={"text": "y" * 20_000}),
         query(tail=None),
+        {**query(), "min_missing": 0},
+        {**query(), "min_missing": 1.0},
     ],
 )
 def test_body_at_its_limits_is_answered(body: Any, server: httpx.Client) -> None:

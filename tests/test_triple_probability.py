@@ -22,6 +22,7 @@ from test_predict import evidence_from, run_of, small_model
 from test_ranking import Here, here, trained  # noqa: F401 (fixtures)
 
 import fnftg
+from fnftg.cli import main
 from fnftg.ego.context import ExtendedContext, GraphContext, VisibleGraph
 from fnftg.ego.known_answers import KnownAnswers, new_triples
 from fnftg.ego.neighbours import Directions, Neighbours
@@ -621,6 +622,9 @@ def broken_files(value: dict[str, Any]) -> dict[str, Any]:
         "not a number": json.dumps(
             {**value, "query": {**value["query"], "linked": {**value["query"]["linked"], "shift": math.nan}}}
         ),
+        "too large a number": json.dumps(
+            {**value, "triple": {**triple, "linked": {**triple["linked"], "shift": 10**400}}}
+        ),
         "other features": json.dumps({**value, "features": {**value["features"], "query": [*FEATURES[:-1], "magic"]}}),
         "other features of triples": json.dumps(
             {**value, "features": {**value["features"], "triple": [*TRIPLE_FEATURES[:-1], "magic"]}}
@@ -632,7 +636,7 @@ def broken_files(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-NAMES = ["half", "no JSON", "a list", "empty", "no models", "one case", "too few weights", "words for weights", "not a number", "other features", "other features of triples", "another format", "a changed weight", "another version", "foreign weights"]  # fmt: skip
+NAMES = ["half", "no JSON", "a list", "empty", "no models", "one case", "too few weights", "words for weights", "not a number", "too large a number", "other features", "other features of triples", "another format", "a changed weight", "another version", "foreign weights"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -774,8 +778,6 @@ def test_no_threshold_is_better_than_the_best_one(true: list[int], false: list[i
 
 @pytest.fixture(scope="module")
 def calibrated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
-    from fnftg.cli import main
-
     folder = tmp_path_factory.mktemp("fitted") / "run"
     shutil.copytree(trained, folder)
     assert main(["calibrate", str(folder), "--share", "0.4", "--seed", "1"]) == 0
@@ -833,6 +835,14 @@ def test_bad_wishes_of_an_evaluation_get_one_sentence(
 ) -> None:
     result = here("evaluate", calibrated, "--task", *arguments)
     assert result.returncode == 1 and words in result.stderr and result.stderr.count("\n") == 1, result.stderr
+
+
+def test_an_unknown_task_is_named_with_the_tasks_that_there_are(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", "run", "--task", "guess"])
+    said = capfd.readouterr().err
+    assert ended.value.code == 2 and "fnftg evaluate: error: argument --task: invalid choice: 'guess'" in said
+    assert "discovery" in said and "classification" in said
 
 
 @pytest.mark.parametrize("option", ["--missing", "--share"])

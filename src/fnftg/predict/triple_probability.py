@@ -170,7 +170,7 @@ def load(folder: Path) -> TripleProbability | None:
             dict(value["about"]),
         )
         weights = value["weights"]
-    except (DamagedError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (DamagedError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DamagedError(f"{path} is damaged: run fnftg calibrate again.") from error
     if weights != sha256(Path(folder) / "model.safetensors"):
         raise FnftgError(f"{path} was fitted to other weights: run fnftg calibrate again.")

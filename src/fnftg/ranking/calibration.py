@@ -263,7 +263,7 @@ def load(folder: Path) -> Calibration | None:
             value["method"], int(value["k"]), dict(value["about"]), everything, relations=relations, **sides
         )
         weights = value["weights"]
-    except (DamagedError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (DamagedError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DamagedError(f"{path} is damaged: run fnftg calibrate again.") from error
     present = sha256(Path(folder) / "model.safetensors")
     if weights != present:

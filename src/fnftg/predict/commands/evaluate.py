@@ -17,7 +17,7 @@ SAMPLE = 2_000  # triples that are classified
 
 
 def evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
-    first = argparse.ArgumentParser(add_help=False)
+    first = argparse.ArgumentParser(prog=parser.prog, add_help=False)
     first.add_argument("--task", choices=TASKS, default="ranking")
     task = first.parse_known_args(arguments)[0].task
     parser.description = f"""{parser.description}\n
