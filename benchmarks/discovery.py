@@ -59,8 +59,8 @@ def trained(graph: KnowledgeGraph, name: str, minutes: float, cache: Path | None
     from safetensors.torch import load_file, save_file
 
     triples = torch.from_numpy(graph.all_triples().astype(np.int64))
-    names = ({str(row): row for row in range(len(part))} for part in (graph.entities, graph.relations))
-    factory = TriplesFactory(triples, *names)
+    entities, relations = ({str(row): row for row in range(len(part))} for part in (graph.entities, graph.relations))
+    factory = TriplesFactory(triples, entities, relations)
     options: dict[str, Any] = {"regularizer": None}  # ComplEx has PyKEEN's default loss: with NSSALoss it did not learn
     if name == "RotatE":
         options = {"loss": NSSALoss(margin=9.0, adversarial_temperature=1.0)}

@@ -123,28 +123,40 @@ def probability(folder: Path) -> Target:
     """Fuzz the probabilities of triples."""
     import numpy as np
 
+    from fnftg.predict.logistic import Logistic, sigmoid
+    from fnftg.predict.small_network import HIDDEN, Network
     from fnftg.predict.triple_probability import (
         FEATURES,
+        SCREEN_FEATURES,
         TRIPLE_FEATURES,
-        Logistic,
+        QueryModel,
+        TripleModel,
         TripleProbability,
-        TwoCases,
         load,
-        sigmoid,
     )
 
-    sizes = len(FEATURES), len(TRIPLE_FEATURES), 4
-    models = [TwoCases(*(Logistic(np.full(size, 0.1), -1.0, shift) for shift in (-0.5, 0.0))) for size in sizes]
+    def queries(size: int) -> QueryModel:
+        return QueryModel(*(Logistic(np.full(size, 0.1), -1.0, np.full(2, 0.1), shift) for shift in (-0.5, 0.0)))
+
+    size = len(TRIPLE_FEATURES)
+    shapes = [(HIDDEN, size), (HIDDEN,), (HIDDEN, HIDDEN), (HIDDEN,), (1, HIDDEN), (1,)]
+    layers = [[np.full(shape, 0.01) for shape in shapes] for _ in range(2)]
+    networks = (Network(np.zeros(size), np.ones(size), layers, 1.0, -1.0, shift) for shift in (-0.5, 0.0))
     (folder / "whole").mkdir()
     (folder / "whole" / "model.safetensors").write_bytes(b"weights")
-    TripleProbability(*models, {"share": 0.05}).save(folder / "whole")
+    made = queries(len(FEATURES)), TripleModel(*networks), queries(SCREEN_FEATURES), ["r"], {"share": 0.05}
+    TripleProbability(*made).save(folder / "whole")
 
     def use() -> None:
         found = load(folder / "place")
         if found is not None:
-            for model, size in zip((found.query, found.triple, found.screen), sizes, strict=True):
-                values = sigmoid(model.logits(np.full((2, size), 0.5), np.array([False, True])))
-                assert ((values >= 0) & (values <= 1)).all()
+            slots, isolated = np.array([0, 5]), np.array([False, True])
+            values = [
+                found.query.logits(np.full((2, len(FEATURES)), 0.5), slots, isolated),
+                found.screen.logits(np.full((2, SCREEN_FEATURES), 0.5), slots, isolated),
+                found.triple.logits(np.full((2, size), 0.5), isolated),
+            ]
+            assert all(((sigmoid(one) >= 0) & (sigmoid(one) <= 1)).all() for one in values)
 
     return damaged(folder / "whole", folder / "place", use)
 

@@ -613,9 +613,7 @@ def broken_files(value: dict[str, Any]) -> dict[str, Any]:
         "empty": "",
         "no models": json.dumps({key: value[key] for key in value if key != "triple"}),
         "one case": json.dumps({**value, "triple": {"linked": triple["linked"]}}),
-        "too few weights": json.dumps(
-            {**value, "triple": {**triple, "linked": {**triple["linked"], "mean": [1.0]}}}
-        ),
+        "too few weights": json.dumps({**value, "triple": {**triple, "linked": {**triple["linked"], "mean": [1.0]}}}),
         "words for weights": json.dumps(
             {**value, "triple": {**triple, "linked": {**triple["linked"], "layers": "ab"}}}
         ),
