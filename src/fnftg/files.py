@@ -155,7 +155,7 @@ def _partial_folder(target: Path) -> Iterator[Path]:
     """Yield a folder in a locked, hidden folder next to `target`. Removes what killed processes left there of it."""
     _make_parent(target)
     prefix = f".{_cut(target.name)}.partial-"
-    remove_abandoned(target.parent, prefix)
+    remove_leftovers(target)
     with contextlib.ExitStack() as stack:
         while True:
             partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
@@ -176,6 +176,12 @@ def is_partial(path: Path) -> bool:
     if not PARTIAL.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
         return False
     return (path / MARKER).is_file() or not any(path.iterdir())
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what killed processes left beside a target. A kill right after the renaming leaves an empty marker."""
+    with contextlib.suppress(OSError):
+        remove_abandoned(target.parent, f".{_cut(target.name)}.partial-")
 
 
 def remove_abandoned(folder: Path, prefix: str = ".") -> None:

@@ -31,7 +31,7 @@ from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
 from fnftg.ego.neighbours import Neighbours
 from fnftg.errors import DamagedError, FnftgError
-from fnftg.files import new_file, new_folder, sha256
+from fnftg.files import new_file, new_folder, remove_leftovers, sha256
 from fnftg.json_files import read_json, write_json
 from fnftg.kg.datasets import data_home
 from fnftg.kg.graph import KnowledgeGraph
@@ -84,6 +84,8 @@ def is_whole(folder: Path | None) -> bool:
     try:
         if folder is None or not folder.is_dir():
             return False
+        remove_leftovers(folder)
+        remove_leftovers(folder.parent / CURRENT)
         verify_folder(folder, ANSWERS)
         return True
     except FnftgError as error:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from fnftg.checksums import verify_folder
 from fnftg.console import log
 from fnftg.errors import FnftgError
-from fnftg.files import new_folder
+from fnftg.files import new_folder, remove_leftovers
 
 Content = TypeVar("Content")
 KIND = "cache"
@@ -54,6 +54,7 @@ def read_cached(cache: Path, name: str, read: Callable[[Path], Content]) -> Cont
     try:
         if not folder.is_dir():
             return None
+        remove_leftovers(folder)
         verify_folder(folder, KIND)
         return read(folder)
     except FnftgError as error:
