@@ -491,7 +491,8 @@ def test_evaluate_prints_saves_and_agrees_with_training(trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--protocol", "lenient"], "own-split, cumulative, strict"),
+        (["--protocol", "lenient"], "own-split, cumulative, strict, held-out"),
+        (["--protocol", "statik"], "is now called cumulative"),
         (["--split", "dev"], "it has train, val, test"),
         (["--memory", "lots"], "512MB"),
         (["--memory", "3"], "16 MB"),
@@ -504,6 +505,22 @@ def test_evaluate_prints_saves_and_agrees_with_training(trained: Path, tmp_path:
 def test_bad_questions_get_one_sentence(trained: Path, here: Here, arguments: list[str], words: str) -> None:
     result = here("evaluate", trained, *arguments)
     assert result.returncode == 1 and words in result.stderr and result.stderr.count("\n") == 1, result.stderr
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_results_and_their_file_are_named_after_the_protocol_and_its_candidates(
+    trained: Path, here: Here, name: str
+) -> None:
+    for candidates, expected in (("dynamic", name), ("transfer", f"{name}-transfer")):
+        found = json.loads(here("evaluate", trained, "--protocol", name, "--candidates", candidates, "--json").stdout)
+        assert found["protocol"]["name"] == expected and found["protocol"]["candidates"] == candidates
+        kept = json.loads((trained / "evaluations" / f"test-{expected}.json").read_text())
+        assert kept["mrr"] == found["mrr"] and kept["protocol"] == found["protocol"]
+
+
+def test_protocols_have_different_names() -> None:
+    assert len({rules.name for rules in EVERY_PROTOCOL}) == len(EVERY_PROTOCOL)
+    assert Protocol("before", "pair", "transfer", "hidden").name == "before-pair-transfer-zero-shot"
 
 
 def test_a_folder_that_is_no_run_and_a_graph_that_is_gone_are_told(trained: Path, tmp_path: Path, here: Here) -> None:
@@ -541,7 +558,7 @@ def test_report_is_one_page_that_needs_nothing_else(trained: Path, tmp_path: Pat
         assert (tmp_path / "page" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     strict = json.loads((trained / "evaluations" / "test-strict.json").read_text())
     assert strict.pop("checksum")
-    assert f"{strict['mrr']:.4f}" in page
+    assert f"{strict['mrr']:.4f}" in page and "<td>held-out</td>" in page
     (trained / "evaluations" / "test-strict.json").write_text(json.dumps({**strict, "mrr": 0.12345}))
     here("report", trained, "-o", tmp_path / "page")
     assert "0.1235" in (tmp_path / "page" / "index.html").read_text(), "what is known is not ranked again"
@@ -555,11 +572,11 @@ def test_sizes_are_read_as_people_write_them() -> None:
 
 
 def test_unknown_protocol_and_empty_split_are_refused() -> None:
-    with pytest.raises(FnftgError, match="own-split, cumulative, strict"):
+    with pytest.raises(FnftgError, match="own-split, cumulative, strict, held-out"):
         protocol("lenient")
     with pytest.raises(FnftgError, match=r"^The protocol 'statik' is now called cumulative\.$"):
         protocol("statik")
-    with pytest.raises(FnftgError, match="own-split or cumulative"):
+    with pytest.raises(FnftgError, match="own-split or cumulative or before"):
         replace(protocol("own-split"), visible="all")  # type: ignore[arg-type]
     graph, model = random_case(True)
     without = graph.with_splits({"train": graph.triples("train")}, {})

@@ -76,7 +76,7 @@ def split_name(name: str, place: str) -> str:
     return name
 
 
-def split_rank(split: str) -> tuple[int, int, str]:
-    """Return the sort key of a split: train, val and test, each after its support split, then others by name."""
+def split_rank(split: str) -> tuple[int, str, bool]:
+    """Return the sort key of a split: train, val and test, then others by name, each after its support split."""
     base = split.removesuffix("-support")
-    return {"train": 0, "val": 1, "test": 2}.get(base, 3), int(base == split), split
+    return {"train": 0, "val": 1, "test": 2}.get(base, 3), base, base == split

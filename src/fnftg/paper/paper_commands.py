@@ -11,6 +11,7 @@ from typing import Any
 from fnftg.console import log, print_json, print_table
 from fnftg.errors import FnftgError, shortened
 from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, examples
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 
 
 def list_tables(parser: ArgumentParser, arguments: list[str]) -> None:
@@ -97,7 +98,7 @@ def parse(parser: ArgumentParser, arguments: list[str]) -> Namespace:
         "--seeds", metavar="SEEDS", type=listed, help="random seeds (default: the paper's, 73,21,37,3,7)"
     )
     parser.add_argument(
-        "--protocol", default="cumulative", help="which edges are visible and hidden (default: %(default)s)"
+        "--protocol", default=DEFAULT_PROTOCOL, help=f"one of {', '.join(PROTOCOLS)} (default: {DEFAULT_PROTOCOL})"
     )
     parser.add_argument(
         "--budget",

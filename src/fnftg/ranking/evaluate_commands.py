@@ -27,6 +27,8 @@ def evaluate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg evaluate animals-run",
         "fnftg evaluate animals-run --protocol strict --save-ranks ranks.parquet",
         "fnftg evaluate animals-run --split val --hidden pair --json",
+        "fnftg evaluate animals-run --protocol held-out",
+        "fnftg evaluate animals-run --protocol held-out --candidates transfer",
         "fnftg evaluate fir-run --relations unseen",
         "fnftg evaluate fir-run --relations unseen --unseen-edges hidden",
         "fnftg evaluate fir-run --relations unseen --graph WN18RR_IND",

@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fnftg.arrays import Int32Array
+from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kg.blocks import split_rank
 from fnftg.kg.graph import KnowledgeGraph, Triples
+from fnftg.kg.graph_data import NO_TRIPLES
 from fnftg.kg.statistics import entities_of
 
 
@@ -19,13 +20,15 @@ class Protocol:
     """An evaluation protocol.
 
     Args:
-        visible: own-split shows the edges of the split, cumulative also those of earlier splits.
-        hidden: target hides the triple of the query, pair every edge between its two entities.
+        visible: own-split shows the edges of the split, cumulative also those of earlier splits; before shows those of
+            earlier splits and of the support split, and none of the split.
+        hidden: target hides the triple of the query, pair every edge between its two entities. Before hides them for
+            all triples of the split at once, from every query and candidate.
         candidates: dynamic ranks the entities of the split and of earlier splits, transfer those of the split only.
         unseen_edges: hidden hides all edges of relations that train lacks (zero-shot), visible shows them (few-shot).
     """
 
-    visible: Literal["own-split", "cumulative"]
+    visible: Literal["own-split", "cumulative", "before"]
     hidden: Literal["target", "pair"]
     candidates: Literal["dynamic", "transfer"] = "dynamic"
     unseen_edges: Literal["visible", "hidden"] = "visible"
@@ -39,11 +42,12 @@ class Protocol:
 
     @property
     def name(self) -> str:
-        """The name of the preset, or of the choices; -zero-shot is appended where unseen edges are hidden."""
-        few_shot = replace(self, unseen_edges="visible")
-        names = [name for name, preset in PROTOCOLS.items() if preset == few_shot]
-        name = names[0] if names else f"{self.visible}-{self.hidden}-{self.candidates}"
-        return name if self == few_shot else f"{name}-zero-shot"
+        """The preset, or the visible and hidden edges; then -transfer and -zero-shot where these are chosen."""
+        preset = replace(self, candidates="dynamic", unseen_edges="visible")
+        names = {rules: name for name, rules in PROTOCOLS.items()}
+        name = names.get(preset, f"{self.visible}-{self.hidden}")
+        name += "-transfer" if self.candidates == "transfer" else ""
+        return name + ("-zero-shot" if self.unseen_edges == "hidden" else "")
 
     def described(self) -> dict[str, Any]:
         """Return the name, the choices and a sentence about them, for results."""
@@ -53,26 +57,45 @@ class Protocol:
 
     def visible_triples(self, graph: KnowledgeGraph, split: str) -> Triples:
         """Return the triples whose edges are visible when a split is ranked."""
-        names = [split] if self.visible == "own-split" else self._up_to(graph, split)
-        triples = np.concatenate([graph.triples(name) for name in names])
+        ranked, earlier = graph.triples(split), earlier_triples(graph, split)
+        if self.visible == "before":
+            triples = earlier[~self._hides(graph, ranked, earlier)]
+        else:
+            triples = ranked if self.visible == "own-split" else np.concatenate([earlier, ranked])
         if self.unseen_edges == "visible":
             return triples
         return triples[np.isin(triples[:, 1], graph.triples("train")[:, 1])]
 
     def candidate_entities(self, graph: KnowledgeGraph, split: str) -> Int32Array:
-        """Return the entities that are candidates when a split is ranked."""
+        """Return the entities that are candidates when a split is ranked, with or without a visible edge."""
+        ranked = graph.triples(split)
         if self.candidates == "transfer":
-            return entities_of(graph.triples(split))
-        return entities_of(np.concatenate([graph.splits[name] for name in self._up_to(graph, split)]))
+            return entities_of(ranked)
+        return entities_of(np.concatenate([earlier_triples(graph, split), ranked]))
 
-    def _up_to(self, graph: KnowledgeGraph, split: str) -> list[str]:
-        return [name for name in sorted(graph.splits, key=split_rank) if split_rank(name) <= split_rank(split)]
+    def _hides(self, graph: KnowledgeGraph, ranked: Triples, edges: Triples) -> BoolArray:
+        """Return which edges (n, 3) the queries of the ranked triples (m, 3) hide: (n,)."""
+
+        def keys(triples: Triples) -> Int64Array:
+            heads, relations, tails = triples.astype(np.int64).T
+            if self.hidden == "pair":
+                return np.asarray(np.minimum(heads, tails) * len(graph.entities) + np.maximum(heads, tails))
+            return np.asarray((heads * len(graph.relations) + relations) * len(graph.entities) + tails)
+
+        return np.isin(keys(edges), keys(ranked))
+
+
+def earlier_triples(graph: KnowledgeGraph, split: str) -> Triples:
+    """Return the triples of the splits before a split; its support split is one of them."""
+    earlier = [name for name in sorted(graph.splits, key=split_rank) if split_rank(name) < split_rank(split)]
+    return np.concatenate([NO_TRIPLES, *(graph.splits[name] for name in earlier)])
 
 
 CHOICES = {
     "visible": {
         "own-split": "The edges of the split are visible",
         "cumulative": "The edges of the split and of earlier splits are visible",
+        "before": "The edges of earlier splits and of the support split are visible, and no edge of the split",
     },
     "hidden": {
         "target": "the triple of the query is hidden",
@@ -88,6 +111,7 @@ PROTOCOLS = {
     "own-split": Protocol("own-split", "target"),
     "cumulative": Protocol("cumulative", "target"),
     "strict": Protocol("cumulative", "pair"),
+    "held-out": Protocol("before", "target"),
 }
 DEFAULT_PROTOCOL = "cumulative"
 FORMER_NAMES = {"paper": "own-split", "statik": "cumulative"}

@@ -28,8 +28,10 @@ def draw_all(curve: pl.DataFrame, found: dict[str, Any], folder: Path) -> dict[s
         "protocols.png": (
             protocols,
             found,
-            "The same model under three protocols. Strict hides every edge between the two entities of a triple, so "
-            "the difference between cumulative and strict comes from such edges. Error bars: 95 % intervals.",
+            "The same model under each protocol. Strict hides every edge between the two entities of a triple, so "
+            "the difference between cumulative and strict comes from such edges. Held-out hides all edges of the "
+            "split from every query and candidate, so that no answer lacks an edge that others have. Error bars: "
+            "95 % intervals.",
         ),
         "baselines.png": (baselines, main, "MRR of the model and of baselines without a model (protocol cumulative)."),
         "relations.png": (relations, main, "MRR and number of triples by relation (protocol cumulative)."),

@@ -50,7 +50,7 @@ def evaluate(
     Args:
         model: a model, or the folder of a run or of a model.
         graph: a graph, the folder of a store or the name of a dataset; by default the training graph of the run.
-        protocol: own-split, cumulative, strict, or a `Protocol`.
+        protocol: own-split, cumulative, strict, held-out, or a `Protocol`.
         split: the split whose triples are ranked.
         texts: the texts of the graph, if `model.texts(graph)` was called before.
         sample: rank a fixed random sample of this many triples.

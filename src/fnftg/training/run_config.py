@@ -30,7 +30,7 @@ class TrainingConfig:
         hidden: edges hidden from the ego-graphs of a triple: the target, or every edge between its pair of entities.
         mask_known: do not use known answers as negatives.
         seed: random seed of the weights, the order of triples, the ego-graphs and dropout.
-        protocol: protocol of the validation and of the final test: own-split, cumulative or strict.
+        protocol: protocol of the validation and of the final test: own-split, cumulative, strict or held-out.
         validate_every: epochs between validations.
         validation_triples: size of the fixed sample of val triples that is ranked; null ranks all.
         patience: stop after this many validations without a better MRR; null never stops early. Needs a val split.

@@ -73,7 +73,10 @@ def fir(parser: ArgumentParser, arguments: list[str]) -> None:
 
 
 def support(parser: ArgumentParser, arguments: list[str]) -> None:
-    parser.epilog = examples("fnftg split support wn18rr -o wn18rr-support --share 0.3")
+    parser.epilog = examples(
+        "fnftg split support wn18rr -o wn18rr-support --share 0.3",
+        "fnftg evaluate run --graph wn18rr-support --protocol held-out",
+    )
     _add_common(parser)
     parser.add_argument(
         "--share", type=float, default=0.5, help="share of a new entity's edges to make visible (default: %(default)s)"
