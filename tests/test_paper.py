@@ -7,6 +7,8 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from fnftg.models.configs import from_dict
 from fnftg.paper import published_results as paper
 from fnftg.paper import runner
 from fnftg.paper.budget import Budget, OutOfTime, Timing, share_of_epochs
-from fnftg.paper.experiments import EXPERIMENTS, TEST, Reader, readers, run_fields
+from fnftg.paper.experiments import EXPERIMENTS, READINGS, TEST, Reader, readers, run_fields
 from fnftg.paper.result_tables import (
     Label,
     Line,
@@ -146,7 +148,7 @@ def test_every_printed_figure_belongs_to_a_row_that_is_run() -> None:
         for evaluation, datasets in experiment.figures.items():
             for dataset, rows in datasets.items():
                 made = {
-                    f"{row.key}-{bert}"
+                    f"{row.printed_as or row.key}-{bert}"
                     for row in experiment.rows
                     for bert in experiment.berts_of(row, dataset)
                     if experiment.printed(evaluation, dataset, row, bert)
@@ -159,10 +161,13 @@ def test_every_printed_figure_belongs_to_a_row_that_is_run() -> None:
 def test_every_row_is_a_config_of_its_own(name: str, training: str) -> None:
     experiment = EXPERIMENTS[name]
     configs = [
-        (from_dict(RunConfig, run_fields(row, reader, dataset, 73, "cumulative")), row.fir)
+        (
+            from_dict(RunConfig, run_fields(row, reader, experiment.setting(dataset), 73, "cumulative", "dynamic")),
+            row.fir,
+        )
         for dataset in experiment.datasets[:1]
         for row in experiment.rows
-        if not row.quoted
+        if not row.quoted and not row.same_as
         for reader in readers(row, ("tiny",), ["tiny"], [], training)
     ]
     assert all(one != other for place, one in enumerate(configs) for other in configs[:place])
@@ -198,7 +203,7 @@ def test_markdown_shows_ours_the_papers_and_the_difference() -> None:
         EXPERIMENTS["ablation"],
         [line(values), line({"mrr": Value(None, paper=0.3)}, seeds=[], epochs=[], status="not run: budget")],
         [],
-        ["A note."],
+        {"WN18RR_IND": ["A note."]},
     )
     text = markdown(made)
     rows = [row for row in text.splitlines() if row.startswith("|")]
@@ -211,7 +216,7 @@ def test_markdown_shows_ours_the_papers_and_the_difference() -> None:
 
 def test_another_encoder_never_passes_for_the_papers() -> None:
     other = line({"mrr": Value(0.2, None, 0.193)}, encoder=Reader("minilm", "frozen").label)
-    text = markdown(sheets(EXPERIMENTS["ablation"], [other], [], []))
+    text = markdown(sheets(EXPERIMENTS["ablation"], [other], [], {"WN18RR_IND": []}))
     assert "FnF-T (all-MiniLM-L6-v2, frozen)" in text
     assert "The paper's figures are for BERT-tiny, fine-tuned; ours are for all-MiniLM-L6-v2, frozen." in text
     assert (
@@ -325,17 +330,131 @@ def test_folder_of_other_options_is_refused(ablation: Path, store: Path, capsys:
     assert "other options" in capsys.readouterr().err
 
 
-def test_fully_inductive_ranks_all_and_unseen_relations(store: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "table"
+@pytest.fixture(scope="module")
+def fully_inductive(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fully-inductive") / "table"
     assert run("fully-inductive", store, folder, "--seeds", "73", "--systems", "fnf-tg") == 0
-    fir = KnowledgeGraph.open(folder / "graphs" / "colours-FIR")
-    assert set(fir.triples("train")[:, 1].tolist()) == {fir.relations.find("r0"), fir.relations.find("r1")}
-    rare = int((fir.triples("test")[:, 1] == fir.relations.find("r2")).sum())
-    for cell in results(folder)["cells"]:
-        assert cell["metrics"][paper.UNSEEN]["queries"] == 2 * rare
-        assert cell["metrics"][paper.IND]["queries"] == 2 * len(fir.triples("test"))
+    return folder
+
+
+def test_fully_inductive_has_both_readings_of_ten_per_cent(fully_inductive: Path, store: Path) -> None:
+    whole = KnowledgeGraph.open(store)
+    relation = {name: whole.relations.find(name) for name in ("r0", "r1", "r2")}
+    counts = np.bincount(whole.triples("train")[:, 1])
+    second = min(("r0", "r1"), key=lambda name: (counts[relation[name]], name))
+    removed = {"fir": {"r2"}, "fir-cross": {"r2", second}}  # r2 has less than 10 % of train, and both have more
+    evaluations: dict[str, set[str]] = {"fnf-tg-ind": {paper.IND}}
+    for reading in READINGS:
+        graph = KnowledgeGraph.open(fully_inductive / "graphs" / f"colours-{reading.key.upper()}")
+        left = {name for name, row in relation.items() if row in graph.triples("train")[:, 1]}
+        assert left == relation.keys() - removed[reading.key]
+        evaluations[f"fnf-tg-{reading.key}"] = {paper.IND, reading.unseen}
+        evaluations["fnf-tg-ind"].add(reading.unseen)
+    cells = {cell["row"]: cell["metrics"] for cell in results(fully_inductive)["cells"]}
+    assert {row: set(metrics) for row, metrics in cells.items()} == evaluations
+    for metrics in cells.values():
+        assert metrics[paper.IND]["queries"] == 2 * len(whole.triples("test"))
+        for reading in READINGS:
+            asked = np.isin(whole.triples("test")[:, 1], [relation[name] for name in removed[reading.key]])
+            assert reading.unseen not in metrics or metrics[reading.unseen]["queries"] == 2 * asked.sum()
+    text = (fully_inductive / "table.md").read_text()
+    assert text.count("| random ranking |") == 1 and text.count("| frequency baseline |") == 2
+    for reading in READINGS:
+        assert f"trained on FIR, {reading.words}" in text and f"IND∖FIR, {reading.words}" in text
+
+
+def test_fully_inductive_ranks_in_the_graph_that_evaluate_ranks_in(
+    fully_inductive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = results(fully_inductive)
+    for reading in READINGS:
+        cell = next(cell for cell in found["cells"] if cell["row"] == f"fnf-tg-{reading.key}")
+        folder = str(fully_inductive / cell["folder"])
+        for evaluation, options in ((paper.IND, []), (reading.unseen, ["--relations", "unseen"])):
+            capsys.readouterr()
+            assert main(["evaluate", folder, "--json", *options]) == 0
+            evaluated, own = json.loads(capsys.readouterr().out), cell["metrics"][evaluation]
+            assert own["mrr"] == pytest.approx(evaluated["mrr"]) and own["candidates"] == evaluated["candidates"]
+        baseline = next(line for line in found["baselines"] if line["evaluation"] == reading.unseen)
+        assert baseline["mrr"] == pytest.approx(evaluated["baselines"]["frequency"]["mrr"])
+
+
+def test_reading_that_a_graph_does_not_have_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    triples = [(f"e{i}", "rare" if i % 16 == 0 else "usual", f"e{(7 * i + 1) % 40}") for i in range(40)]
+    splits = {"train": triples, "test": [("e1", "rare", "e3"), ("e2", "usual", "e5")]}
+    graph = KnowledgeGraph.from_triples(splits, {f"e{i}": f"thing {i}" for i in range(40)}).save(tmp_path / "two")
+    folder, small = tmp_path / "table", ("--set", "training.batch_size=8")
+    assert run("fully-inductive", graph.path, folder, "--seeds", "73", "--systems", "fnf-t", *small) == 0
+    assert "two has no FIR, past 10 %: A share of 10% would remove every relation" in capsys.readouterr().err
+    assert [cell["row"] for cell in results(folder)["cells"]] == ["fnf-t-ind", "fnf-t-fir"]
+    assert "past 10 %" not in (folder / "table.md").read_text().replace("goes past 10 %", "")
+
+
+# Wikidata5M: transfer
+
+
+@pytest.fixture(scope="module")
+def transfer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph like Wikidata5M_IND, in which no entity is in two splits."""
+    folder = tmp_path_factory.mktemp("transfer") / "synthetic"
+    sizes = ["--entities", "120", "--triples", "400", "--relations", "4", "--words", "8"]
+    assert main(["data", "synth", *sizes, "-o", str(folder)]) == 0
+    return folder
+
+
+def entities_in(file: Path) -> set[str]:
+    return {end for row in file.read_text().splitlines() for end in row.split("\t")[::2]}
+
+
+def expected_random_mrr(candidates: int) -> float:
+    """The paper's formula."""
+    return sum(1 / rank for rank in range(1, candidates + 1)) / candidates
+
+
+def test_paper_formula_gives_its_random_row_only_among_the_entities_of_test() -> None:
+    test, everything = paper.DATASETS[paper.WIKIDATA5M]["test.entities"], 4_594_458
+    assert round(expected_random_mrr(int(test)), 4) == paper.RANDOM[paper.WIKIDATA5M]
+    assert round(expected_random_mrr(everything), 4) == 0.0
+
+
+def test_wikidata_ranks_among_the_entities_of_the_split(transfer: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    assert run("wikidata", transfer, folder, "--seeds", "73", "--systems", "blp,fnf-tg", "--budget", "2") == 0
+    of_val, of_test = entities_in(transfer / "ind-dev.tsv"), entities_in(transfer / "ind-test.tsv")
+    assert not of_test & (of_val | entities_in(transfer / "ind-train.tsv"))
+    found = results(folder)
+    assert [cell["status"] for cell in found["cells"]] == ["done", "done"]
+    for cell in found["cells"]:
+        assert cell["metrics"][TEST]["candidates"] == len(of_test)
+        metrics = json.loads((folder / cell["folder"] / "checkpoint" / "metrics.json").read_text())
+        assert metrics["val"]["candidates"] == len(of_val) and metrics["protocol"] == "cumulative-target-transfer"
+    (chance,) = found["baselines"]
+    assert chance["label"] == "random ranking" and chance["mrr"] == pytest.approx(expected_random_mrr(len(of_test)))
     text = (folder / "table.md").read_text()
-    assert "random ranking" in text and "frequency baseline" in text and "trained on FIR" in text
+    assert f"protocol cumulative-target-transfer, {len(of_test)} candidates" in text
+    assert f"| random ranking | {expected_random_mrr(len(of_test)):.4f} |" in text
+
+
+def test_candidates_of_the_command_line_replace_those_of_the_paper(transfer: Path, tmp_path: Path) -> None:
+    everything = len(set().union(*(entities_in(file) for file in transfer.glob("ind-*.tsv"))))
+    few = ("--seeds", "73", "--systems", "blp", "--set", "training.epochs=1")
+    for table, options, count in (
+        ("wikidata", ["--candidates", "dynamic"], everything),
+        ("inductive", [], everything),
+        ("inductive", ["--candidates", "transfer"], len(entities_in(transfer / "ind-test.tsv"))),
+    ):
+        folder = tmp_path / "-".join([table, *options])
+        assert run(table, transfer, folder, *few, *options) == 0
+        found = results(folder)
+        assert found["ranking"]["synthetic"]["candidates"] == count
+        assert found["cells"][0]["metrics"][TEST]["candidates"] == count
+        assert found["baselines"][0]["mrr"] == pytest.approx(expected_random_mrr(count))
+
+
+def test_candidates_and_seeds_are_those_of_the_paper_for_each_dataset() -> None:
+    table = EXPERIMENTS["fully-inductive"]
+    chosen = {name: (table.setting(name).candidates, len(table.setting(name).seeds)) for name in table.datasets}
+    assert chosen == {paper.WN18RR: ("dynamic", 5), paper.FB15K237: ("dynamic", 5), paper.WIKIDATA5M: ("transfer", 2)}
 
 
 def test_latency_draws_accuracy_against_time(store: Path, tmp_path: Path) -> None:
@@ -354,6 +473,49 @@ def test_inductive_and_controlled_rows_run(store: Path, tmp_path: Path) -> None:
     assert run("controlled", store, tmp_path / "controlled", "--seeds", "73", "--set", "training.epochs=1") == 0
     rows = results(tmp_path / "controlled")["rows"]
     assert rows[0]["status"] == runner.QUOTED and all(row["status"] == "done" for row in rows[1:])
+
+
+def test_last_two_rows_of_the_controlled_table_are_one_model(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    train = Run.train
+
+    def counted(self: Run) -> Any:
+        begun.append(self.run.parent.name)
+        return train(self)
+
+    monkeypatch.setattr(Run, "train", counted)
+    table = EXPERIMENTS["controlled"]
+    assert run("controlled", store, tmp_path / "table", "--seeds", "73", "--set", "training.epochs=1") == 0
+    assert len(begun) == len(set(begun)) == len(table.rows) - 2  # without the quoted row and the last row's twin
+    *_, before, sampling, last = results(tmp_path / "table")["rows"]
+    assert (sampling["label"], last["label"]) == ("+ better sampling method", "FnF-T")
+    assert sampling["mrr"] == last["mrr"] != before["mrr"]
+
+
+def test_controlled_table_ends_with_fnf_t_and_changes_one_thing_a_row() -> None:
+    table, reader = EXPERIMENTS["controlled"], Reader("base", "finetune", "base")
+    setting = table.setting(paper.WN18RR)
+    configs = [
+        asdict(from_dict(RunConfig, run_fields(row, reader, setting, 73, "cumulative", "dynamic")))
+        for row in table.rows
+        if not row.quoted
+    ]
+    changed = [
+        {
+            f"{part}.{name}"
+            for part in ("model", "training")
+            for name in one[part]
+            if one[part][name] != other[part][name]
+        }
+        for one, other in pairwise(configs)
+    ]
+    assert changed == [
+        {"model.relations"}, {"training.negatives"}, {"model.text"}, {"training.batch_size"}, {"training.negatives"}, set(),
+    ]  # fmt: skip
+    fnf_t = next(row for row in EXPERIMENTS["inductive"].rows if row.key == "fnf-t")
+    assert configs[-1] == asdict(from_dict(RunConfig, run_fields(fnf_t, reader, setting, 73, "cumulative", "dynamic")))
 
 
 def test_dataset_table_counts(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

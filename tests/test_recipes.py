@@ -67,6 +67,30 @@ def test_what_the_recipes_set() -> None:
     assert config_of("wikidata5m-base").training.loss.name == "margin"
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "data, words, neighbours, epochs, candidates",
+    [("wn18rr", 24, 10, 40, None), ("fb15k237", 24, 40, 40, None), ("wikidata5m", 64, 1, 5, "transfer")],
+)
+def test_papers_recipes_are_those_of_the_paper(
+    data: str, words: int, neighbours: int, epochs: int, candidates: str | None, size: str
+) -> None:
+    config = config_of(f"{data}-{size}")
+    text, ego, graph, training = config.model.text, config.model.ego, config.model.graph, config.training
+    assert (text.encoder, text.training, text.pooling, text.query) == (size, "finetune", "cls", "text")
+    assert (text.words, text.width, ego.num_neighbours, ego.num_neighbours_at_evaluation) == (
+        words, None, neighbours, neighbours,
+    )  # fmt: skip
+    assert (graph.heads, graph.relations, graph.segments) == (1, True, True)
+    assert not (graph.modulated_values or graph.label_histogram or config.model.evidence.sources)
+    assert (config.model.score, config.model.relations, config.model.allow_self_answers) == ("transe", "text", True)
+    assert (training.loss.name, training.loss.margin, training.negatives) == ("margin", 1, "two-sided")
+    assert training.hidden == "target" and training.mask_known is False and training.grad_clip == 0
+    assert (training.epochs, training.max_steps, training.batch_size) == (epochs, None, 128)
+    assert training.first_learning_rate == pytest.approx(1e-5 * 128 / 32) and training.weight_decay == 0
+    assert training.candidates == candidates
+
+
 def test_file_may_name_a_base_and_set_only_what_differs(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("base: frugal\ntraining: {seed: 5}\n")
     (tmp_path / "other.yaml").write_text("base: mine.yaml\nmodel: {text: {words: 40}}\n")

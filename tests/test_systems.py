@@ -242,6 +242,23 @@ def test_blp_scores_projected_outputs_with_a_table_of_relations(score: str, grap
         assert found[3 + i, batch.answers[3 + i]].item() == pytest.approx(expected, abs=1e-4)
 
 
+def test_fnf_t_with_a_table_of_relations_translates_by_its_vectors(graph: KnowledgeGraph, tmp_path: Path) -> None:
+    text_alone = {"ego_graphs": False, "relation_conditioning": False}
+    model, texts = made("fnf", graph, relations="table", **text_alone)
+    triples = graph.triples("train")[:3]
+    candidates, query_embeddings, batch = vectors(model, texts, graph, triples)
+    found = model.similarity(query_embeddings, candidates)
+    e = model.tt(texts, torch.arange(len(graph.entities)))
+    for i, (h, r, t) in enumerate(triples.tolist()):
+        expected = -(e[h] + model.relation.table.weight[r] - e[t]).abs().sum().item()
+        assert found[i, batch.answers[i]].item() == pytest.approx(expected, abs=1e-4)
+        assert found[3 + i, batch.answers[3 + i]].item() == pytest.approx(expected, abs=1e-4)
+    save_pretrained(model, tmp_path / "model", {})
+    again = from_pretrained(tmp_path / "model")
+    assert torch.equal(again.state_dict()["relation.table.weight"], model.relation.table.weight)
+    assert made("fnf", graph, **text_alone)[0].relation.table is None
+
+
 def test_nll_is_that_of_true_and_of_corrupted_triples() -> None:
     scores = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -3.0]])
     negatives = torch.tensor([[False, True, True], [True, False, False]])

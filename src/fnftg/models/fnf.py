@@ -22,6 +22,7 @@ from fnftg.evidence.sources import check_requirements
 from fnftg.evidence.table import EvidenceTable
 from fnftg.models.evidence_model import EvidenceModel
 from fnftg.models.link_predictor import needs_ego_graphs
+from fnftg.models.relations import RelationEmbedding, RelationsFrom
 from fnftg.models.scoring import SCORES, ScoreName, compose_queries, similarity
 from fnftg.models.text_inputs import (
     Join,
@@ -32,6 +33,7 @@ from fnftg.models.text_inputs import (
     to_device,
     to_index,
 )
+from fnftg.models.text_only import check_choices
 from fnftg.text.encoders import Encoder, TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextTransformer
 
@@ -46,6 +48,8 @@ class FnFConfig:
         ego: the ego-graphs.
         ego_graphs: read the ego-graphs of head and tail; if false, entities are represented by their texts only.
         relation_conditioning: encode queries as [h‖r] and [t‖r⁻¹]; if false, encode h and t without the relation.
+        relations: relation vectors of the score: text encodes the relation's text (the paper's), table learns one per
+            relation of the training graph (BLP's).
         score: score function: transe (L1, the paper's), distmult, complex, simple, or cosine, which trains faster.
         normalise: scale entity vectors to length 1; always on with cosine.
         allow_self_answers: allow an entity as its own answer; if false, only for relations with a self-loop in train.
@@ -57,6 +61,7 @@ class FnFConfig:
     ego: EgoConfig = field(default_factory=EgoConfig)
     ego_graphs: bool = True
     relation_conditioning: bool = True
+    relations: RelationsFrom = "text"
     score: ScoreName | Literal["cosine"] = "transe"
     normalise: bool = False
     allow_self_answers: bool = True
@@ -67,6 +72,9 @@ class FnFConfig:
             raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}, cosine.")
         if self.score == "cosine" and not self.relation_conditioning:
             raise FnftgError("The score cosine needs relation_conditioning: set model.relation_conditioning to true.")
+        check_choices("transe", self.relations)
+        if self.score == "cosine" and self.relations == "table":
+            raise FnftgError("The score cosine has no relation vectors: set model.relations to text.")
         check_requirements(
             self.evidence,
             frozen_text=self.text.training == "frozen",
@@ -95,6 +103,7 @@ class FnF(EvidenceModel):
         self.gt = GraphTransformer(self.width, config.graph) if config.ego_graphs else None
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
+        self.relation = RelationEmbedding(config.relations, relations, self.width, self.system)
         self.allow_self_answers = config.allow_self_answers
         self.evidence = Evidence(config.evidence, self.width, relations) if config.evidence.sources else None
 
@@ -187,5 +196,5 @@ class FnF(EvidenceModel):
     def query_embeddings(self, texts: GraphTexts, entity: Tensor, labels: Int32Array) -> Tensor:
         if self.config.score == "cosine":  # the centre's vector already depends on the relation
             return entity
-        relation = label_vectors(self.tt, texts, labels % texts.relations)  # the same r for tails and heads
+        relation = self.relation(self.tt, texts, labels)  # the same r for tails and heads
         return compose_queries(self.config.score, entity, relation, to_device(labels >= texts.relations, entity.device))

@@ -120,9 +120,8 @@ def timing(graph: KnowledgeGraph, config: RunConfig, cache: Path, limit: float) 
 
 def rank(run: Any, graph: KnowledgeGraph, sample: int) -> None:
     from fnftg.ranking.evaluation import split_metrics
-    from fnftg.ranking.protocols import protocol
 
-    split_metrics(run.model, graph, run.texts, "test", protocol(run.config.training.protocol), sample)
+    split_metrics(run.model, graph, run.texts, "test", run.config.training.evaluation_protocol, sample)
 
 
 def seconds_of(work: Callable[[], object]) -> float:

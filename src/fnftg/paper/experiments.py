@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fnftg.errors import FnftgError
 from fnftg.models.systems import system
@@ -29,8 +29,50 @@ SYSTEMS = {
 }
 TEXT_ONLY, STRUCTURE_INFORMED = "Text-only models", "Structure-informed models"
 TEXT_ALONE: Fields = {"model": {"ego_graphs": False, "relation_conditioning": False}}  # turns FnF-TG into FnF-T
+OWN_FIELDS: dict[str, Fields] = {
+    "fnf-t": TEXT_ALONE,
+    "simkgc": {"training": {"loss": {"name": "infonce", "temperature": 0.05}, "mask_known": True}},  # as published
+}
 TEST = "test"  # the default evaluation of a run
-DATASET_RECIPES = {paper.WN18RR: "wn18rr", paper.FB15K237: "fb15k237", paper.WIKIDATA5M: "wikidata5m"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the paper trains and ranks on a dataset: its recipe, its candidates and its seeds."""
+
+    recipe: str
+    candidates: Literal["dynamic", "transfer"] = "dynamic"
+    seeds: tuple[int, ...] = (73, 21, 37, 3, 7)
+
+
+SETTINGS = {
+    paper.WN18RR: Setting("wn18rr"),
+    paper.FB15K237: Setting("fb15k237"),
+    paper.WIKIDATA5M: Setting("wikidata5m", "transfer", (73, 21)),
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A reading of the paper's "until 10 % of edges have been removed", which defines the training graph FIR.
+
+    Args:
+        key: name in folders and rows.
+        words: the reading in words.
+        cross: also remove the relation that crosses 10 %.
+    """
+
+    key: str
+    words: str
+    cross: bool
+
+    @property
+    def unseen(self) -> str:
+        """The evaluation on the relations that are removed."""
+        return f"{paper.UNSEEN}, {self.words}"
+
+
+READINGS = (Reading("fir", "up to 10 %", False), Reading("fir-cross", "past 10 %", True))
 
 
 @dataclass(frozen=True)
@@ -44,9 +86,11 @@ class Row:
         section: the part of the table.
         berts: the BERTs that the paper uses for this row, largest first; by default those of the table.
         fields: config fields that differ from the system's own.
-        fir: train without the rarest relations.
+        fir: train without the rarest relations, as this reading removes them.
+        same_as: key of a row with the same model, whose run this row shows.
         extra: not in a table of the paper, so only run on request.
         quoted: a published figure for comparison, which is not run.
+        printed_as: key of the paper's figures, if it differs from `key`.
         latex: the label in LaTeX, if it differs from the text.
     """
 
@@ -56,9 +100,11 @@ class Row:
     section: str = ""
     berts: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
-    fir: bool = False
+    fir: Reading | None = None
+    same_as: str = ""
     extra: bool = False
     quoted: bool = False
+    printed_as: str = ""
     latex: str = ""
 
 
@@ -73,22 +119,26 @@ class Experiment:
     figures: Mapping[str, paper.Results]  # by evaluation
     berts: Mapping[str, str] = field(default_factory=dict)  # for rows that name none, by dataset; default: base
     metrics: tuple[str, ...] = paper.METRICS
-    seeds: tuple[int, ...] = (73, 21, 37, 3, 7)
+    notes: tuple[str, ...] = ()  # below every table
     own_texts: bool = False  # encode the texts for this table only, since the time is part of the result
 
+    def setting(self, dataset: str | None) -> Setting:
+        """Return the setting of a dataset. Datasets that the paper does not have are treated like the first one."""
+        return SETTINGS[dataset or self.datasets[0]]
+
     def berts_of(self, row: Row, dataset: str | None) -> tuple[str, ...]:
-        """Return the BERTs of a row. Datasets that are not in the paper are treated like the table's first one."""
+        """Return the BERTs of a row, for other datasets those of the table's first one."""
         return row.berts or (self.berts.get(dataset or self.datasets[0], "base"),)
 
     def printed(self, evaluation: str, dataset: str | None, row: Row, bert: str | None) -> paper.Figures:
         """Return the paper's figures for a row on one of its datasets, or an empty dict."""
         berts = self.berts_of(row, dataset)
-        return self.figures[evaluation].get(dataset or "", {}).get(f"{row.key}-{bert or berts[0]}", {})
+        key = f"{row.printed_as or row.key}-{bert or berts[0]}"
+        return self.figures[evaluation].get(dataset or "", {}).get(key, {})
 
 
 def _row(system: str, section: str, berts: tuple[str, ...] = ("base",), extra: bool = False) -> Row:
-    fields = TEXT_ALONE if system == "fnf-t" else {}
-    return Row(system, system, SYSTEMS[system], section, berts, fields, extra=extra)
+    return Row(system, system, SYSTEMS[system], section, berts, OWN_FIELDS.get(system, {}), extra=extra)
 
 
 LARGEST_FIRST = tuple(reversed(SIZES))
@@ -122,7 +172,6 @@ WIKIDATA = Experiment(
         _row("fnf-tg", STRUCTURE_INFORMED, LARGEST_FIRST),
     ),
     {TEST: paper.WIKIDATA},
-    seeds=(73, 21),
 )
 
 
@@ -153,11 +202,15 @@ def _ablation() -> tuple[Row, ...]:
 
 
 def _controlled() -> tuple[Row, ...]:
-    """Return the rows from BLP to FnF-T, each with one more change."""
+    """Return the rows from BLP to FnF-T, each with one more change.
+
+    The last change leads to FnF-T: the paper's last two rows are one model with the same figures. All rows are
+    therefore FnF-T; the first has BLP's relations, width, batch size and negatives.
+    """
     steps: tuple[tuple[str, str, Fields], ...] = (
         (
             "blp",
-            "BLP, run here",
+            "FnF-T with BLP's settings",
             {
                 "model": {"text": {"width": 128}, "relations": "table"},
                 "training": {"batch_size": 64, "negatives": "drawn", "num_negatives": 64},
@@ -167,14 +220,14 @@ def _controlled() -> tuple[Row, ...]:
         ("batch-tying", "+ negatives batch tying", {"training": {"negatives": "tied"}}),
         ("embedding-size", "+ bigger embedding size", {"model": {"text": {"width": None}}}),
         ("batch-size", "+ bigger batch size", {"training": {"batch_size": 128}}),
-        ("sampling", "+ better sampling method", {"training": {"negatives": "two-sided"}}),
     )
-    rows, fields = [Row("quoted", "blp", "BLP, as published", quoted=True)], dict[str, Any]()
+    rows, fields = [Row("quoted", "fnf-t", "BLP, as published", quoted=True)], TEXT_ALONE
     for key, label, change in steps:
         fields = merge_fields(fields, change)
-        rows.append(Row(key, "blp", label, fields=fields))
-    last = {"model": {"text": {"width": None}}, "training": {"batch_size": 128, "negatives": "two-sided"}}
-    return (*rows, Row("fnf-t", "fnf-t", "FnF-T", fields=merge_fields(TEXT_ALONE, last)))
+        rows.append(Row(key, "fnf-t", label, fields=fields))
+    fields = merge_fields(fields, {"training": {"negatives": "two-sided"}})
+    last = Row("fnf-t", "fnf-t", "FnF-T", fields=fields)
+    return (*rows, replace(last, key="sampling", label="+ better sampling method", same_as=last.key), last)
 
 
 CONTROLLED = Experiment(
@@ -184,6 +237,7 @@ CONTROLLED = Experiment(
     _controlled(),
     {TEST: paper.CONTROLLED},
     metrics=("mrr",),
+    notes=("The last two rows are one model, trained once.",),
 )
 ABLATION = Experiment(
     "ablation",
@@ -203,24 +257,33 @@ LATENCY = Experiment(
     metrics=("mrr",),
     own_texts=True,
 )
+
+
+def _fully_inductive() -> tuple[Row, ...]:
+    """Return the rows trained on all relations and, in each reading, without the rarest ones."""
+    rows = []
+    for name in ("fnf-t", "fnf-tg"):
+        own = _row(name, SYSTEMS[name], ("tiny",))
+        rows.append(replace(own, key=f"{name}-ind", label=f"{own.label}, trained on IND"))
+        for reading in READINGS:
+            label = f"{own.label}, trained on FIR, {reading.words}"
+            rows.append(replace(own, key=f"{name}-{reading.key}", label=label, fir=reading, printed_as=f"{name}-fir"))
+    return tuple(rows)
+
+
 FULLY_INDUCTIVE = Experiment(
     "fully-inductive",
     "Trained with and without the rarest relations (FIR), tested on all relations and on the removed ones.",
     (paper.WN18RR, paper.FB15K237, paper.WIKIDATA5M),
-    tuple(
-        Row(
-            f"{system}-{'fir' if fir else 'ind'}",
-            system,
-            f"{SYSTEMS[system]}, trained on {'FIR' if fir else 'IND'}",
-            SYSTEMS[system],
-            ("tiny",),
-            TEXT_ALONE if system == "fnf-t" else {},
-            fir,
-        )
-        for system in ("fnf-t", "fnf-tg")
-        for fir in (False, True)
+    _fully_inductive(),
+    {
+        paper.IND: paper.FULLY_INDUCTIVE[paper.IND],
+        **{reading.unseen: paper.FULLY_INDUCTIVE[paper.UNSEEN] for reading in READINGS},
+    },
+    notes=(
+        "FIR lacks the rarest relations of train: up to 10 % of its triples, or also the relation that goes past 10 %. "
+        "A model is ranked in the graph that it was trained on, and the frequency baseline in FIR.",
     ),
-    paper.FULLY_INDUCTIVE,
 )
 EXPERIMENTS = {
     experiment.name: experiment for experiment in (INDUCTIVE, WIKIDATA, CONTROLLED, ABLATION, LATENCY, FULLY_INDUCTIVE)
@@ -280,20 +343,20 @@ def text_training(row: Row, asked: str) -> str:
     return "finetune" if asked == "finetune-centre" and not neighbours else asked
 
 
-def run_fields(row: Row, reader: Reader, dataset: str | None, seed: int, protocol: str) -> Fields:
+def run_fields(row: Row, reader: Reader, setting: Setting, seed: int, protocol: str, candidates: str) -> Fields:
     """Return the fields of a run: the frugal or the paper's recipe, then the encoder's fields, then the row's."""
     name = "fnf" if row.system in ("fnf-t", "fnf-tg") else row.system
     if reader.frugal:
         base = recipe_fields(f"frugal-{row.system.removeprefix('fnf-')}")
     else:
-        dataset_recipe = DATASET_RECIPES.get(dataset or "", "wn18rr")
-        base = recipe_fields(f"{dataset_recipe}-{SIZES[0]}")  # any size, since the encoder is set below
+        base = recipe_fields(f"{setting.recipe}-{SIZES[0]}")  # any size, since the encoder is set below
         known = {field.name for field in dataclasses.fields(system(name).config)}
         base = {**base, "system": name, "model": {key: base["model"][key] for key in base["model"] if key in known}}
     text = {"encoder": reader.encoder, "training": reader.training}
     if reader.encoder not in SHORT_NAMES:
         text["pooling"] = "auto"  # sentence encoders do not use [CLS]
-    chosen = {"model": {"text": text}, "training": {"seed": seed, "protocol": protocol}}
+    training = {"seed": seed, "protocol": protocol, "candidates": candidates}
+    chosen = {"model": {"text": text}, "training": training}
     return merge_fields(merge_fields(base, chosen), dict(row.fields))
 
 

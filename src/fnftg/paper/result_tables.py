@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fnftg.paper.experiments import TEST, Experiment
-from fnftg.paper.runner import DONE, Cell, Outcomes
+from fnftg.paper.runner import DONE, Cell, Outcomes, evaluations_of
 
 TITLES = {"mrr": "MRR", "hits@1": "H@1", "hits@3": "H@3", "hits@10": "H@10"}
 
@@ -71,7 +71,8 @@ def lines(experiment: Experiment, cells: Sequence[Cell], outcomes: Outcomes) -> 
     found = []
     for evaluation in experiment.figures:
         for group in series.values():
-            found.append(_line(experiment, evaluation, group, outcomes))
+            if evaluation in evaluations_of(experiment, group[0]):
+                found.append(_line(experiment, evaluation, group, outcomes))
     order = {name: place for place, name in enumerate(dict.fromkeys(cell.data.name for cell in cells))}
     return sorted(found, key=lambda line: order[line.dataset])
 
@@ -167,9 +168,9 @@ class Baseline:
 
 
 def sheets(
-    experiment: Experiment, found: Sequence[Line], baselines: Sequence[Baseline], notes: Sequence[str]
+    experiment: Experiment, found: Sequence[Line], baselines: Sequence[Baseline], notes: Mapping[str, Sequence[str]]
 ) -> list[Sheet]:
-    """Build a sheet per dataset, with the paper's figures and the differences if the paper has the dataset."""
+    """Build a sheet per dataset, with its notes, and the paper's figures and the differences if the paper has it."""
     made = []
     for dataset in dict.fromkeys(line.dataset for line in found):
         own = [line for line in found if line.dataset == dataset]
@@ -185,7 +186,7 @@ def sheets(
             for line in baselines
             if line.dataset == dataset
         ]
-        made.append(Sheet(f"{experiment.name}: {dataset}", columns, rows, [*notes, *_comparison(own)]))
+        made.append(Sheet(f"{experiment.name}: {dataset}", columns, rows, [*notes[dataset], *_comparison(own)]))
     return made
 
 

@@ -1,7 +1,7 @@
 """Runs the cells of a table one by one. Finished runs are kept, and interrupted runs are resumed.
 
 FOLDER/runs/DATASET/ROW-ENCODER/seed-73/   a run as written by `fnftg train`, and cell.json once it is finished
-FOLDER/graphs/DATASET-FIR/                 the variant without the rarest relations, if the table needs it
+FOLDER/graphs/DATASET-FIR[-CROSS]/         the graphs without the rarest relations, if the table needs them
 FOLDER/texts/DATASET/ENCODER/              encoded texts, if their encoding time is part of the result
 FOLDER/results.json, results.csv           every cell, and every row over its seeds
 FOLDER/table.md, table.tex, *.png, *.svg   tables and plots to read
@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -34,8 +34,9 @@ from fnftg.kg.store import is_store
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT, read_metrics
 from fnftg.paper.budget import CAUTION, Budget, OutOfTime, Timing, epochs_of, share_of_epochs, timing
-from fnftg.paper.experiments import TEST, Experiment, Fields, Reader, Row
-from fnftg.paper.published_results import IND, UNSEEN
+from fnftg.paper.experiments import READINGS, TEST, Experiment, Fields, Reader, Reading, Row
+from fnftg.paper.published_results import IND
+from fnftg.ranking.evaluation import chosen_triples, split_metrics
 from fnftg.text.encoders import MINILM, SHORT_NAMES, load_encoder
 from fnftg.training import restart
 from fnftg.training.run_config import RunConfig
@@ -53,42 +54,60 @@ class Data:
     name: str  # as given; the last part of a path
     graph: KnowledgeGraph | None  # None if the paper's data is not available
     paper: str | None  # the dataset of the paper that this is, if any
-    folder: Path  # folder of its FIR variant
-    cross: bool = False  # also remove the relation that crosses 10 % of train from FIR
+    folder: Path  # folder of its graphs without the rarest relations
 
     @classmethod
-    def of(cls, name: str, folder: Path, cross: bool) -> Data:
+    def of(cls, name: str, folder: Path) -> Data:
         slug = name if name in DATASETS else Path(name).resolve().name
         if name in DATASETS and isinstance(DATASETS[name].source, Archive) and not is_store(store_path(name)):
-            return cls(name, None, name, folder)
+            return cls(name, None, name, folder / "graphs")
         graph = open_graph(name)
         for split in ("train", "test"):
             if not len(graph.triples(split)):
                 raise FnftgError(
                     f"{name} has no triples in {split}: split it first, for example with fnftg split inductive."
                 )
-        fir = folder / "graphs" / f"{slug}-FIR{'-cross' if cross else ''}"
-        return cls(slug, graph, paper_dataset(graph), fir, cross)
-
-    @property
-    def place(self) -> str:
-        """The name of the folder of its runs."""
-        return f"{self.name}-cross" if self.cross else self.name
+        return cls(slug, graph, paper_dataset(graph), folder / "graphs")
 
     @cached_property
-    def fir(self) -> KnowledgeGraph:
-        """The variant without the rarest relations, created once."""
+    def fir(self) -> dict[Reading, KnowledgeGraph]:
+        """The graph without the rarest relations in each reading, created once.
+
+        A reading is left out if it removes no relation of test, or every relation of train.
+        """
         assert self.graph is not None
-        if is_store(self.folder):
-            return open_graph(self.folder)
-        return fir_split(self.graph, cross=self.cross).save(self.folder)
+        found: dict[Reading, KnowledgeGraph] = {}
+        for reading in READINGS:
+            folder = self.folder / f"{self.name}-{reading.key.upper()}"
+            if is_store(folder):
+                found[reading] = open_graph(folder)
+                continue
+            try:
+                graph = fir_split(self.graph, cross=reading.cross)
+                chosen_triples(graph, "test", relations=removed_relations(self.graph, graph))
+            except FnftgError as error:
+                log(f"{self.name} has no FIR, {reading.words}: {error}")
+            else:
+                found[reading] = graph.save(folder)
+        if not found:
+            raise FnftgError(f"{self.name} has no relations that FIR could remove from train: choose another graph.")
+        return found
 
     @property
-    def unseen(self) -> list[int]:
-        """The relations that are in train of the full graph only."""
+    def readings(self) -> Sequence[Reading]:
+        """The readings of FIR that the graph has; all of them if the graph is not available."""
+        return READINGS if self.graph is None else list(self.fir)
+
+    def unseen(self, reading: Reading) -> list[int]:
+        """Return the relations that a reading of FIR removes from train."""
         assert self.graph is not None
-        there = [set(np.unique(graph.triples("train")[:, 1]).tolist()) for graph in (self.graph, self.fir)]
-        return sorted(there[0] - there[1])
+        return removed_relations(self.graph, self.fir[reading])
+
+
+def removed_relations(whole: KnowledgeGraph, fir: KnowledgeGraph) -> list[int]:
+    """Return the relations that are in train of the whole graph only."""
+    there = [set(np.unique(graph.triples("train")[:, 1]).tolist()) for graph in (whole, fir)]
+    return sorted(there[0] - there[1])
 
 
 def paper_dataset(graph: KnowledgeGraph) -> str | None:
@@ -115,8 +134,8 @@ class Cell:
 
     @property
     def place(self) -> str:
-        """The path of its folder within the table's folder."""
-        return f"runs/{self.data.place}/{self.row.key}-{self.reader.slug}/seed-{self.seed}"
+        """The path of its run within the table's folder. Rows with the same model share a run."""
+        return f"runs/{self.data.name}/{self.row.same_as or self.row.key}-{self.reader.slug}/seed-{self.seed}"
 
     @property
     def series(self) -> tuple[str, str, str]:
@@ -130,7 +149,7 @@ class Cell:
     @property
     def graph(self) -> KnowledgeGraph:
         assert self.data.graph is not None
-        return self.data.fir if self.row.fir else self.data.graph
+        return self.data.fir[self.row.fir] if self.row.fir else self.data.graph
 
     @cached_property
     def config(self) -> RunConfig:
@@ -150,8 +169,9 @@ class TableRun:
 
     def __init__(self, experiment: Experiment, cells: Iterable[Cell], folder: Path):
         self.experiment, self.cells, self.folder = experiment, list(cells), folder
-        self.outcomes: Outcomes = {cell.place: self.known(cell) for cell in self.cells}
-        if len(self.outcomes) < len(self.cells):
+        self.runs = list({cell.place: cell for cell in self.cells}.values())
+        self.outcomes: Outcomes = {cell.place: self.known(cell) for cell in self.runs}
+        if len({(cell.place, cell.row.key) for cell in self.cells}) < len(self.cells):
             raise FnftgError("Two datasets or two encoders have the same name: run them in separate commands.")
         self._missing: dict[str, str] = {}  # why an encoder is not available
         self._timed: dict[str, Timing] = {}  # by place of the cell
@@ -159,12 +179,12 @@ class TableRun:
         self._share = 1.0  # share of the epochs that runs have; it only decreases
 
     def run(self, budget: Budget, report: Callable[[], None]) -> None:
-        """Run every cell that can be run; call `report` after each new result."""
+        """Run everything that can be run; call `report` after each new result."""
         report()
-        for position, cell in enumerate(self.cells, start=1):
-            if cell.row.quoted or self.outcomes[cell.place]["status"] == DONE:
+        for position, cell in enumerate(self.runs, start=1):
+            if self.outcomes[cell.place]["status"] != NOT_YET:
                 continue
-            log(f"[{position}/{len(self.cells)}] {cell.label}")
+            log(f"[{position}/{len(self.runs)}] {cell.label}")
             self.outcomes[cell.place] = outcome = self.outcome(cell, budget)
             if outcome["status"] != DONE:
                 log(f"  {outcome['status']}")
@@ -213,7 +233,7 @@ class TableRun:
         begun = self.begun(cell)
         if begun is not None or not budget.limited:
             return begun or cell.config
-        first = next(other for other in self.cells if other.series == cell.series)
+        first = next(other for other in self.runs if other.series == cell.series)
         if first is not cell:
             found = self.outcomes[first.place]
             in_time = found["status"] == DONE and found["seconds"]["all"] <= CAUTION * budget.left()
@@ -245,7 +265,7 @@ class TableRun:
 
     def first_turn(self) -> list[Cell]:
         """Return the runs of the first seed."""
-        return [cell for cell in self.cells if cell.seed == self.cells[0].seed and not cell.row.quoted]
+        return [cell for cell in self.runs if cell.seed == self.runs[0].seed and not cell.row.quoted]
 
     def time(self, budget: Budget) -> None:
         """Time every run of the first seed that is not finished."""
@@ -265,7 +285,7 @@ class TableRun:
         """Return the seconds of a run with a share of its epochs; runs that could not be timed will fail quickly."""
         if cell.place not in self._timed:
             return 0.0
-        evaluations = len(self.experiment.figures) + cell.row.fir
+        evaluations = len(evaluations_of(self.experiment, cell))
         return self._timed[cell.place].whole(cell.graph, cell.config, epochs_of(share, cell.config), evaluations)
 
     def begun(self, cell: Cell) -> RunConfig | None:
@@ -341,18 +361,21 @@ class TableRun:
         return float(read_json(note)["seconds"])
 
     def evaluated(self, cell: Cell, training: Any, test: dict[str, Any]) -> dict[str, Any]:
-        """Return the metrics by evaluation. FIR ranks in the full graph, whatever the model was trained on."""
-        if list(self.experiment.figures) == [TEST]:
-            return {TEST: test}
-        from fnftg.ranking.evaluation import split_metrics
-        from fnftg.ranking.protocols import protocol
-
-        assert cell.data.graph is not None
-        shared = (training.model, cell.data.graph, training.texts, "test", protocol(cell.config.training.protocol))
+        """Return the metrics by evaluation. A model is ranked in the graph that it was trained on."""
+        unseen = {reading.unseen: reading for reading in READINGS}
+        shared = (training.model, cell.graph, training.texts, "test", cell.config.training.evaluation_protocol)
         return {
-            IND: split_metrics(*shared) if cell.row.fir else test,
-            UNSEEN: split_metrics(*shared, relations=cell.data.unseen),
+            name: split_metrics(*shared, relations=cell.data.unseen(unseen[name])) if name in unseen else test
+            for name in evaluations_of(self.experiment, cell)
         }
+
+
+def evaluations_of(experiment: Experiment, cell: Cell) -> list[str]:
+    """Return the evaluations of a cell: those of its table, without the readings of FIR that it does not have."""
+    if list(experiment.figures) == [TEST]:
+        return [TEST]
+    own = [cell.row.fir] if cell.row.fir else cell.data.readings
+    return [IND, *(reading.unseen for reading in own)]
 
 
 def is_of_the_hub(encoder: str) -> bool:

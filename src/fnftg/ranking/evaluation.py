@@ -72,6 +72,7 @@ def split_metrics(
         "tails": named(values[0]),
         "heads": named(values[1]),
         "queries": ranking.ranks.size,
+        "candidates": len(ranking.candidates),
     }
 
 

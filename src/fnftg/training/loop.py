@@ -36,7 +36,6 @@ from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, read_metrics, save_pretrained
 from fnftg.models.systems import system
 from fnftg.ranking.evaluation import split_metrics
-from fnftg.ranking.protocols import protocol
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.runs import CONFIG, LOG, RunFolder
 from fnftg.text.encoders import load_encoder
@@ -317,7 +316,7 @@ class Run:
         texts = replace(self.texts)
         if self.cached_by is not None:
             self.model.tt.refresh(texts)  # the features that a loaded checkpoint would compute
-        return split_metrics(self.model, self.graph, texts, split, protocol(self.config.training.protocol), sample)
+        return split_metrics(self.model, self.graph, texts, split, self.config.training.evaluation_protocol, sample)
 
     def finish(self) -> LinkPredictor:
         """Load the best weights, fit the evidence, rank the test split if there is one, and return the model."""
@@ -331,7 +330,8 @@ class Run:
                 metrics |= self.fit_evidence()
                 self.save_checkpoint(metrics)
             if len(self.graph.triples("test")) and "test" not in metrics:
-                metrics = {**metrics, "test": self.ranked("test"), "protocol": self.config.training.protocol}
+                rules = self.config.training.evaluation_protocol
+                metrics = {**metrics, "test": self.ranked("test"), "protocol": rules.name}
                 metrics["training_seconds"] = round(self.place.seconds, 1)
                 self.save_checkpoint(metrics)
         self.fabric.barrier()
@@ -339,7 +339,7 @@ class Run:
 
     def fit_evidence(self) -> dict[str, Any]:
         """Fit the evidence weights on val and return the metrics that change."""
-        rules, scale = protocol(self.config.training.protocol), float(self.objective.loss.log_scale.detach().exp())
+        rules, scale = self.config.training.evaluation_protocol, float(self.objective.loss.log_scale.detach().exp())
         found = fit_evidence(self.model, self.graph, self.texts, rules, scale)
         log(f"evidence weights fitted on val: MRR on the held-out half {found.before:.4f} → {found.after:.4f}")
         return {"evidence": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}

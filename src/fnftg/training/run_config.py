@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from fnftg.errors import FnftgError
 from fnftg.models.losses import LossConfig
 from fnftg.models.systems import SystemConfig, system
-from fnftg.ranking.protocols import DEFAULT_PROTOCOL, protocol
+from fnftg.ranking.protocols import DEFAULT_PROTOCOL, Protocol, protocol
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,15 @@ class TrainingConfig:
         num_negatives: sampled negatives for the two queries of a triple together; only used if negatives is drawn.
         learning_rate: initial learning rate of the cosine decay; if null, 1e-5 × batch_size / 32.
         weight_decay: decoupled weight decay of the RAdam optimiser.
-        grad_clip: maximum norm of the gradient; 0 turns clipping off.
+        grad_clip: maximum norm of the gradient; 0 turns clipping off (the paper's).
         accumulate: number of batches whose gradients are averaged before a step; negatives stay within a batch.
         loss: the ranking loss.
         hidden: edges hidden from the ego-graphs of a triple: the target, or every edge between its pair of entities.
-        mask_known: do not use known answers as negatives.
+        mask_known: do not use known answers as negatives; the paper leaves out only the target.
         seed: random seed of the weights, the order of triples, the ego-graphs and dropout.
         protocol: protocol of the validation and of the final test: own-split, cumulative, strict or held-out.
+        candidates: candidates of the validation and of the final test: dynamic, or transfer (the entities of the split
+            only); if null, those of the protocol.
         validate_every: epochs between validations.
         validation_triples: size of the fixed sample of val triples that is ranked; null ranks all.
         patience: stop after this many validations without a better MRR; null never stops early. Needs a val split.
@@ -54,6 +56,7 @@ class TrainingConfig:
     mask_known: bool = True
     seed: int = 73
     protocol: str = DEFAULT_PROTOCOL
+    candidates: Literal["dynamic", "transfer"] | None = None
     validate_every: int = 1
     validation_triples: int | None = None
     patience: int | None = None
@@ -79,6 +82,12 @@ class TrainingConfig:
     def epochs_of(self, steps: int) -> int:
         """Return the number of epochs if an epoch has this many steps, limited by `max_steps`."""
         return self.epochs if self.max_steps is None else max(1, min(self.epochs, self.max_steps // steps))
+
+    @property
+    def evaluation_protocol(self) -> Protocol:
+        """The protocol of the validation and of the final test."""
+        named = protocol(self.protocol)
+        return named if self.candidates is None else replace(named, candidates=self.candidates)
 
     @property
     def first_learning_rate(self) -> float:
