@@ -67,9 +67,10 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(chosen.threads)
     whole = open_graph(chosen.graph)
     graph, held_out = visible(whole), whole.triples("test")
-    out = [graph.relations.find(id_) for id_ in chosen.without]
-    if None in out:
-        parser.error(f"the graph has no relation {chosen.without[out.index(None)]}")
+    rows_of = {id_: graph.relations.find(id_) for id_ in chosen.without}
+    out = [row for row in rows_of.values() if row is not None]
+    if len(out) < len(rows_of):
+        parser.error(f"the graph has no relation {next(id_ for id_, row in rows_of.items() if row is None)}")
     results = []
     for system in chosen.systems:
         started = time.monotonic()

@@ -59,10 +59,10 @@ def trained(graph: KnowledgeGraph, name: str, minutes: float, cache: Path | None
     triples = torch.from_numpy(graph.all_triples().astype(np.int64))
     entities, relations = ({str(row): row for row in range(len(part))} for part in (graph.entities, graph.relations))
     factory = TriplesFactory(triples, entities, relations, create_inverse_triples=not peer.negatives)
-    common = {"triples_factory": factory, "embedding_dim": DIMENSION, "random_seed": 0}
+    common: dict[str, Any] = {"triples_factory": factory, "embedding_dim": DIMENSION, "random_seed": 0}
     torch.manual_seed(0)
     if name == "ComplEx":
-        model = ComplEx(
+        model: Any = ComplEx(
             **common,
             loss=CrossEntropyLoss(),
             entity_initializer="xavier_uniform",

@@ -427,11 +427,11 @@ def test_wikidata_ranks_among_the_entities_of_the_split(transfer: Path, tmp_path
     for cell in found["cells"]:
         assert cell["metrics"][TEST]["candidates"] == len(of_test)
         metrics = json.loads((folder / cell["folder"] / "checkpoint" / "metrics.json").read_text())
-        assert metrics["val"]["candidates"] == len(of_val) and metrics["protocol"] == "cumulative-target-transfer"
+        assert metrics["val"]["candidates"] == len(of_val) and metrics["protocol"] == "cumulative-transfer"
     (chance,) = found["baselines"]
     assert chance["label"] == "random ranking" and chance["mrr"] == pytest.approx(expected_random_mrr(len(of_test)))
     text = (folder / "table.md").read_text()
-    assert f"protocol cumulative-target-transfer, {len(of_test)} candidates" in text
+    assert f"protocol cumulative-transfer, {len(of_test)} candidates" in text
     assert f"| random ranking | {expected_random_mrr(len(of_test)):.4f} |" in text
 
 
