@@ -9,7 +9,6 @@ import numpy as np
 
 from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError
-from fnftg.kg.blocks import split_rank
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.statistics import entities_of
 
@@ -53,8 +52,7 @@ class Protocol:
 
     def visible_triples(self, graph: KnowledgeGraph, split: str) -> Triples:
         """Return the triples whose edges are visible when a split is ranked."""
-        names = [split] if self.visible == "own-split" else self._up_to(graph, split)
-        triples = np.concatenate([graph.triples(name) for name in names])
+        triples = graph.triples(split) if self.visible == "own-split" else graph.up_to(split).all_triples()
         if self.unseen_edges == "visible":
             return triples
         return triples[np.isin(triples[:, 1], graph.triples("train")[:, 1])]
@@ -63,10 +61,7 @@ class Protocol:
         """Return the entities that are candidates when a split is ranked."""
         if self.candidates == "transfer":
             return entities_of(graph.triples(split))
-        return entities_of(np.concatenate([graph.splits[name] for name in self._up_to(graph, split)]))
-
-    def _up_to(self, graph: KnowledgeGraph, split: str) -> list[str]:
-        return [name for name in sorted(graph.splits, key=split_rank) if split_rank(name) <= split_rank(split)]
+        return entities_of(graph.up_to(split).all_triples())
 
 
 CHOICES = {
