@@ -20,7 +20,7 @@ class EvidenceConfig:
         mention_words: number of words of each text in which mentions are found; if null, text.words, as the encoder
             reads; 0 for the whole text.
         initial_weight: scale of the initial weights, and of the fixed weights for unseen relations.
-        fit: fit the weights after training, on two thirds of the val split.
+        fit: fit the weights after training, on two of three parts of the val split.
     """
 
     sources: list[str] = field(default_factory=list)
