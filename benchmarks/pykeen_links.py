@@ -83,7 +83,14 @@ def trained(graph: KnowledgeGraph, name: str, minutes: float, cache: Path | None
     started, epoch = time.process_time(), 0  # CPU time: other work on the machine does not shorten the training
     while time.process_time() - started < 60 * minutes:
         epoch += 1
-        loop.train(factory, num_epochs=epoch, batch_size=peer.batch_size, use_tqdm=False, num_workers=0)
+        loop.train(
+            factory,
+            num_epochs=epoch,
+            continue_training=epoch > 1,  # or else PyKEEN would reset the weights
+            batch_size=peer.batch_size,
+            use_tqdm=False,
+            num_workers=0,
+        )
         seconds = time.process_time() - started
         log(f"{name}: epoch {epoch}, loss {loop.losses_per_epochs[-1]:.3f}, {seconds:.0f} s of CPU time")
     if file is not None:

@@ -20,6 +20,8 @@ from test_ranking import Here, here, random_case, texts_of, trained  # noqa: F40
 
 import fnftg
 from fnftg.errors import FnftgError
+from fnftg.models.pretrained import save_pretrained
+from fnftg.predict.commands.calibrate import part_to_calibrate_on
 from fnftg.predict.predictor import Predictor
 from fnftg.predict.questions import Answer, NewEntity, Question, Relation
 from fnftg.ranking.calibration import (
@@ -243,6 +245,23 @@ def test_calibrate_is_seen_by_evaluate_and_drawn_by_report(calibrated: Path, tmp
     assert "calibration of the probabilities" in here("evaluate", calibrated).stdout
     kept = json.loads((calibrated / "evaluations" / "test-cumulative.json").read_text())
     assert kept["calibration"] == after["calibration"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "part", "said"),
+    [
+        ({}, None, False),
+        ({"evidence": {"before": 0.1, "after": 0.2, "steps": 10}}, None, True),
+        ({"evidence": {"before": 0.1, "after": 0.2, "steps": 10, "fitted": 6, "held_out": 3}}, "held-out", False),
+    ],
+    ids=["not fitted", "of an older version", "fitted"],
+)
+def test_curves_are_fitted_on_what_the_evidence_weights_were_not_fitted_on(
+    metrics: dict[str, Any], part: str | None, said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_pretrained(random_model(), tmp_path / "model", metrics)
+    assert part_to_calibrate_on(tmp_path / "model") == part
+    assert ("train the model again" in capsys.readouterr().err) == said
 
 
 def test_curves_of_other_weights_and_damaged_ones_are_refused(calibrated: Path, here: Here) -> None:  # noqa: F811

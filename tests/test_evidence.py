@@ -602,6 +602,7 @@ def sentence_of(error: pytest.ExceptionInfo[FnftgError]) -> str:
         ({"num_nearest": 0}, "evidence.num_nearest is 0: it must be at least 1"),
         ({"evaluation_num_nearest": -3}, "evidence.evaluation_num_nearest is -3: it must be at least 1"),
         ({"num_candidates": 0}, "evidence.num_candidates is 0: it must be at least 1"),
+        ({"mention_words": -1}, "evidence.mention_words is -1: it must not be negative"),
         ({"initial_weight": -0.1}, "evidence.initial_weight is -0.1: it must be finite and not negative"),
         ({"initial_weight": float("nan")}, "evidence.initial_weight is nan: it must be finite and not negative"),
         ({"initial_weight": float("inf")}, "evidence.initial_weight is inf: it must be finite and not negative"),

@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fnftg
+from fnftg.ego.context import GraphContext
 from fnftg.errors import FnftgError
+from fnftg.evidence.evidence import Evidence
 from fnftg.kg import store
 from fnftg.models import pretrained
 from fnftg.predict import triple_probability
+from fnftg.training.loop import read_config
 
 LEGACY = Path(__file__).parent / "legacy"
 spec = importlib.util.spec_from_file_location("make_legacy", LEGACY / "make.py")
@@ -46,6 +50,30 @@ def test_probabilities_of_triples_of_every_version_are_those_that_they_were(stor
         json.loads((stored / "expected.json").read_text()),
     )
     assert found == pytest.approx(expected, abs=1e-4) and max(filter(None, expected)) > 2 * min(filter(None, expected))
+
+
+def test_mentions_of_an_older_checkpoint_are_found_in_whole_texts(tmp_path: Path) -> None:
+    """Its config does not say how many words are read, and the names come after the words that the encoder reads."""
+    folder = shutil.copytree(make.MODEL, tmp_path / "model")
+    assert "mention_words" not in json.loads((folder / "config.json").read_text())["model"]["evidence"]
+    text = "{}, " + 40 * "a very " + "good friend of {}"
+    texts = {"ann": text.format("Ann", "Bob"), "cleo": text.format("Cleo", "Dora"), "bob": "Bob", "dora": "Dora"}
+    triples = [("ann", "knows", "bob"), ("cleo", "knows", "dora"), ("bob", "parent_of", "dora")]
+    graph = fnftg.KnowledgeGraph.from_triples({"train": triples}, texts, {"parent_of": "is a parent of"})
+    model: Any = pretrained.from_pretrained(folder)
+    context = GraphContext.of(model.texts(graph), graph.triples("train"))
+    centres, labels = graph.triples("train")[:1, 0], graph.triples("train")[:1, 1]
+    new = Evidence(replace(model.config.evidence, mention_words=None), model.width, 2)  # as models are made now
+    for evidence, found in ((model.evidence, True), (new, False)):
+        table = evidence.table(context, centres, labels)
+        assert table.features[:, table.columns["mentions"]].any() == found
+
+
+def test_a_run_of_an_older_version_is_resumed_with_mentions_in_whole_texts(tmp_path: Path) -> None:
+    for evidence, words in (({"sources": ["mentions"]}, 0), ({"sources": ["mentions"], "mention_words": None}, None)):
+        config = {"model": {"evidence": evidence}, "system": "fnf"}
+        (tmp_path / "config.json").write_text(json.dumps({"graph": "somewhere", "config": config}))
+        assert read_config(tmp_path).model.evidence.mention_words == words  # type: ignore[union-attr]
 
 
 def test_an_older_checkpoint_is_refused_in_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:

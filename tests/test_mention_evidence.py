@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,10 @@ from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.ranking.evaluation import rank_split
 from fnftg.ranking.protocols import protocol
 from fnftg.text import mentions
+from fnftg.text.encoders import load_encoder
 from fnftg.text.mentions import NAMED, NAMES, Mentions
+from fnftg.text.rows import GraphLines
+from fnftg.text.text_transformer import GraphTexts
 
 ENTITIES, RELATIONS = 5, 3
 Triple = tuple[int, int, int]
@@ -50,9 +54,10 @@ def has(text: str, name: str) -> bool:
     return any(words[place : place + len(wanted)] == wanted for place in range(len(words) - len(wanted) + 1))
 
 
-def naming_pairs(named: list[tuple[str, str]], common: int = 300) -> set[tuple[int, int]]:
-    """(one, other) for each one whose text, behind its own name, has the other's."""
-    texts = [text.removeprefix(name) for name, text in named]
+def naming_pairs(named: list[tuple[str, str]], common: int = 300, words: int = 100) -> set[tuple[int, int]]:
+    """(one, other) for each one whose text, among its first words behind its own name, has the other's."""
+    read = [[" ".join(string.split()[:words]) for string in pair] for pair in named]
+    texts = [text.removeprefix(name) for name, text in read]
     pairs = set()
     for other, (name, _) in enumerate(named):
         bearers = [name for name, _ in named if words_of(name) == words_of(named[other][0])]
@@ -76,11 +81,11 @@ def assert_mentions(found: Mentions, pairs: set[tuple[int, int]], count: int) ->
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(NAME, WORDS), min_size=1, max_size=8), st.integers(0, 4))
-def test_texts_name_whose_name_they_have_word_by_word(named: list[tuple[str, str]], common: int) -> None:
+@given(st.lists(st.tuples(NAME, WORDS), min_size=1, max_size=8), st.integers(0, 4), st.integers(0, 8))
+def test_texts_name_whose_name_they_have_word_by_word(named: list[tuple[str, str]], common: int, words: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mentions, "COMMON", common)
-        assert_mentions(Mentions.of(vocabulary(named)), naming_pairs(named, common), len(named))
+        assert_mentions(Mentions.of(vocabulary(named), words), naming_pairs(named, common, words or 100), len(named))
 
 
 def test_a_name_is_found_whatever_its_case_but_not_within_a_word() -> None:
@@ -89,7 +94,7 @@ def test_a_name_is_found_whatever_its_case_but_not_within_a_word() -> None:
         ("Charles Babbage", "Charlesbabbage"),
     ]
     assert naming_pairs(named) == {(0, 1)}
-    assert_mentions(Mentions.of(vocabulary(named)), {(0, 1)}, 2)
+    assert_mentions(Mentions.of(vocabulary(named), 0), {(0, 1)}, 2)
 
 
 @settings(max_examples=100, deadline=None)
@@ -97,10 +102,23 @@ def test_a_name_is_found_whatever_its_case_but_not_within_a_word() -> None:
 def test_more_entities_mention_as_if_they_had_been_there(named: list[tuple[str, str]], data: st.DataObject) -> None:
     first = data.draw(st.integers(1, len(named)))
     second = data.draw(st.integers(first, len(named)))
-    found = Mentions.of(vocabulary(named[:first]))
+    words = data.draw(st.integers(0, 8))
+    found = Mentions.of(vocabulary(named[:first]), words)
     for more in (named[first:second], named[second:]):
         found = found.extended([text for _, text in more], pl.Series([name for name, _ in more], dtype=pl.String))
-    assert_mentions(found, naming_pairs(named), len(named))
+    assert_mentions(found, naming_pairs(named, words=words or 100), len(named))
+
+
+def test_mentions_are_found_in_the_words_that_the_encoder_reads_unless_told_otherwise() -> None:
+    """An entity is named in the seventh word of a text of which the encoder reads four."""
+    named = {"ann": "ann, a very good friend of bob", "bob": "bob, a baker"}
+    graph = KnowledgeGraph.from_triples({"train": [("ann", "knows", "bob")]}, named)
+    encoder = load_encoder("scratch:L-1_H-16_A-2", GraphLines(graph))
+    texts = GraphTexts.of(graph, encoder, replace(TEXT, encoder=encoder.name, words=4))
+    one, other = np.array([0]), np.array([1])
+    assert texts.mentions(None).between(one, other).tolist() == [0]
+    assert texts.mentions(7).between(one, other).tolist() == texts.mentions(0).between(one, other).tolist() == [NAMES]
+    assert texts.mentions(6).between(one, other).tolist() == [0]
 
 
 # How much a mention says
@@ -113,7 +131,7 @@ LABELS = np.tile(np.arange(2 * RELATIONS, dtype=np.int32), ENTITIES)
 def of_texts(named: list[set[int]]) -> Mentions:
     """Of entities whose texts name these others."""
     return Mentions.of(
-        vocabulary([(f"n{one}", " ".join(f"n{other}" for other in named[one])) for one in range(len(named))])
+        vocabulary([(f"n{one}", " ".join(f"n{other}" for other in named[one])) for one in range(len(named))]), 0
     )
 
 
@@ -230,4 +248,4 @@ def test_mentions_are_left_to_the_fit_and_training_starts_as_without_them() -> N
 def test_too_many_entities_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentions, "MAX_ENTITIES", 3)
     with pytest.raises(FnftgError, match="remove mentions from"):
-        Mentions.of(GRAPH.entities)
+        Mentions.of(GRAPH.entities, 0)

@@ -46,14 +46,14 @@ def test_the_index_finds_the_names_that_a_look_at_every_phrase_finds(names: list
 
 
 @settings(max_examples=100, deadline=None)
-@given(ENTITIES.filter(len), ENTITIES, ENTITIES)
+@given(ENTITIES.filter(len), ENTITIES, ENTITIES, st.integers(0, 6))
 def test_new_entities_have_the_same_mentions_with_and_without_the_index(
-    base: list[tuple[str, str]], more: list[tuple[str, str]], most: list[tuple[str, str]]
+    base: list[tuple[str, str]], more: list[tuple[str, str]], most: list[tuple[str, str]], words: int
 ) -> None:
     def extended() -> Mentions:
         ids = Strings.of([str(row) for row in range(len(base))])
         names, texts = zip(*base, strict=True)
-        found = Mentions.of(Vocabulary(ids, Strings.of(texts), Strings.of(names)))
+        found = Mentions.of(Vocabulary(ids, Strings.of(texts), Strings.of(names)), words)
         for part in (more, most):
             found = found.extended([text for _, text in part], series([name for name, _ in part]))
         return found
@@ -67,5 +67,5 @@ def test_new_entities_have_the_same_mentions_with_and_without_the_index(
 
 def test_a_name_is_found_in_a_text_of_another_unicode_form() -> None:
     names, texts = ["Málaga", "Zürich"], ["x", unicodedata.normalize("NFD", "near Málaga")]
-    found = Mentions.of(Vocabulary(Strings.of(["0", "1"]), Strings.of(texts), Strings.of(names)))
+    found = Mentions.of(Vocabulary(Strings.of(["0", "1"]), Strings.of(texts), Strings.of(names)), 0)
     assert found.between(np.array([1]), np.array([0])).tolist() == [mentions.NAMES]

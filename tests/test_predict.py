@@ -225,6 +225,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "text_knn": evidence_from("text_knn", num_nearest=6, num_candidates=9),
     "relation_cooccurrence": evidence_from("relation_cooccurrence", initial_weight=1.0),
     "mentions": evidence_from("mentions", initial_weight=1.0),
+    "mentions in whole texts": evidence_from("mentions", initial_weight=1.0, mention_words=0),
+    "mentions in nine words": evidence_from("mentions", initial_weight=1.0, mention_words=9),
     "few_shot_prior": evidence_from("few_shot_prior", num_nearest=4, num_candidates=9),
     "all of these": evidence_from(*SOURCES, num_nearest=3, evaluation_num_nearest=7, num_candidates=9),
     "outgoing": {"ego__directions": "out"},

@@ -563,7 +563,7 @@ def test_shares_that_make_no_sense_are_refused(run: Path, shares: tuple[float, f
 
 def test_too_few_triples_are_told(run: Path) -> None:
     few = GRAPH.with_splits({"train": GRAPH.triples("train")[:20], "test": GRAPH.triples("test")}, {})
-    with pytest.raises(FnftgError, match="20 triples outside test: too few"):
+    with pytest.raises(FnftgError, match="20 triples in train and val: too few"):
         fit(lambda view: fnftg.load(run, view), few)
 
 

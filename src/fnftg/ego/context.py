@@ -44,10 +44,9 @@ class VisibleGraph(ABC):
     def known(self) -> AnswerLookup:
         """The answers of queries among the visible edges."""
 
-    @property
     @abstractmethod
-    def mentions(self) -> Mentions:
-        """The mentions of entities in texts."""
+    def mentions(self, words: int | None) -> Mentions:
+        """Return the mentions of entities in the first words of texts: 0 for whole texts, None for what is encoded."""
 
     @property
     @abstractmethod
@@ -139,9 +138,8 @@ class GraphContext(VisibleGraph):
             return self._known
         return KnownAnswers.of(self.neighbours.triples(), self.entities, self.relations)
 
-    @property
-    def mentions(self) -> Mentions:
-        return self.texts.mentions
+    def mentions(self, words: int | None) -> Mentions:
+        return self.texts.mentions(words)
 
     @cached_property
     def fingerprints(self) -> Int64Array:
@@ -197,11 +195,15 @@ class ExtendedContext(VisibleGraph):
     def fingerprints(self) -> Int64Array:
         return np.concatenate([self.base.fingerprints, self.new_fingerprints])
 
-    @cached_property
-    def mentions(self) -> Mentions:
+    def mentions(self, words: int | None) -> Mentions:
         if not self.new_texts:
-            return self.base.mentions
-        return self.base.mentions.extended(self.new_texts, first_words(pl.Series(self.new_texts)))
+            return self.base.mentions(words)
+
+        def extended() -> Mentions:
+            return self.base.mentions(words).extended(self.new_texts, first_words(pl.Series(self.new_texts)))
+
+        found: Mentions = self.counted(("mentions", words), extended)
+        return found
 
     def entity_texts(self, first: int = 0) -> list[str]:
         new = max(first - self.base.entities, 0)

@@ -21,15 +21,6 @@ ScoreEvidence = Callable[[], Tensor]  # returns what evidence adds to its candid
 
 
 @dataclass(frozen=True)
-class FitResult:
-    """The MRR on one half of the triples, before and after fitting the weights on the other half."""
-
-    before: float
-    after: float
-    steps: int  # optimiser steps; 0 if fitting did not help and the weights are unchanged
-
-
-@dataclass(frozen=True)
 class FittingProblem:
     """The fixed embedding scores of queries, and the places where evidence is added to them."""
 
@@ -55,21 +46,24 @@ class FittingProblem:
 
 
 def fit_weights(
-    problem: FittingProblem, evidence_scores: ScoreEvidence, weights: Sequence[nn.Parameter], scale: float
-) -> FitResult:
-    """Fit the evidence weights by early stopping.
+    problem: FittingProblem,
+    first: Tensor,
+    evidence_scores: ScoreEvidence,
+    weights: Sequence[nn.Parameter],
+    scale: float,
+) -> int:
+    """Fit the evidence weights by early stopping and return the number of steps; 0 if no step helped.
 
-    The number of steps is chosen by fitting one half of the triples and measuring the MRR on the other half. Then the
-    weights are fitted on all triples with this number of steps.
+    The number of steps is chosen by fitting the first part of the queries and measuring the MRR of the others. Then the
+    weights are fitted on all queries with this number of steps.
 
     Args:
         problem: the validation queries.
+        first: which queries (q,) are in the first part.
         evidence_scores: returns the evidence scores for the current weights.
         weights: the parameters to fit, changed in place.
         scale: factor of the scores in the loss.
     """
-    queries = len(problem.answer)
-    first = torch.arange(queries) % (queries // 2) % 2 == 0  # splits by triple: tail queries come before head queries
     tried: dict[int, float] = {}
 
     def look(step: int) -> None:
@@ -83,7 +77,7 @@ def fit_weights(
         for weight, value in zip(weights, begun, strict=True):
             weight.copy_(value)
     descend(problem, evidence_scores, weights, torch.ones_like(first), scale, best, lambda step: None)
-    return FitResult(tried[0], tried[best], best)
+    return best
 
 
 def descend(

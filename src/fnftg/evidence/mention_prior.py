@@ -40,21 +40,25 @@ class MentionEvidence(EvidenceSource):
         Feature("mention_prior_share", 0.0, 0.0),
     )
 
+    def mentions(self, context: VisibleGraph) -> Mentions:
+        """Return the mentions in the words that the config says."""
+        return context.mentions(self.config.mention_words)
+
     def count(self, context: VisibleGraph, unseen: BoolArray) -> MentionPrior:
         assert isinstance(context, GraphContext)
         nothing = MentionPrior(np.zeros(0, np.int64), np.zeros((2, 0), np.int64))
-        return nothing.extended(context.mentions, context.neighbours.triples(), context.relations)
+        return nothing.extended(self.mentions(context), context.neighbours.triples(), context.relations)
 
     def extend(self, counts: MentionPrior, context: VisibleGraph, unseen: BoolArray) -> MentionPrior:
-        return counts.extended(context.mentions, context.added, context.relations)
+        return counts.extended(self.mentions(context), context.added, context.relations)
 
     def candidates(self, counts: MentionPrior, context: VisibleGraph, queries: QueryBatch) -> Candidates:
-        offsets, entities, mass = counts.lookup(context.mentions, context.known, queries.centres, queries.labels)
+        offsets, entities, mass = counts.lookup(self.mentions(context), context.known, queries.centres, queries.labels)
         return Candidates(offsets, entities, np.stack([log_mass(mass), log_share(mass, offsets)], axis=1))
 
     def explain(self, counts: MentionPrior, context: VisibleGraph, query: QueryBatch, answer: int) -> Finding:
         """Say which of the two texts names the other entity."""
-        kind = int(context.mentions.between(query.centres.astype(np.int64), np.array([answer]))[0])
+        kind = int(self.mentions(context).between(query.centres.astype(np.int64), np.array([answer]))[0])
         said = ["the text of {query} names {answer}"] * bool(kind & NAMES)
         said += ["the text of {answer} names {query}"] * bool(kind & NAMED)
         return Finding(" and ".join(said))

@@ -13,6 +13,7 @@ import polars as pl
 
 from fnftg.arrays import Int32Array
 from fnftg.errors import FnftgError, shortened
+from fnftg.kg.blocks import split_rank
 from fnftg.kg.strings import ChainedStrings, StringList, Strings, search
 
 if TYPE_CHECKING:
@@ -102,6 +103,14 @@ class GraphData:
     def all_triples(self) -> Triples:
         """Return the triples of all splits, concatenated."""
         return np.concatenate([NO_TRIPLES, *self.splits.values()])
+
+    def up_to(self, split: str) -> Self:
+        """Return the graph of a split and the splits before it, in order, as if the later ones did not exist.
+
+        Whatever chooses or fits anything uses `up_to("val")`, so that nothing is learned from test.
+        """
+        kept = [name for name in sorted(self.splits, key=split_rank) if split_rank(name) <= split_rank(split)]
+        return replace(self, splits={name: self.splits[name] for name in kept}, path=None)
 
     def with_splits(self, splits: Mapping[str, Triples], recipe: Mapping[str, Any]) -> Self:
         """Return the graph with other splits. The recipe is added to the report."""

@@ -44,6 +44,14 @@ def from_dict(kind: Any, values: Any, path: str = "") -> Any:
     return kind(**given)
 
 
+def with_former_values(model: dict[str, Any]) -> dict[str, Any]:
+    """Return the saved fields of a model with those that older versions of fnftg lacked, so that it works as before."""
+    evidence = model.get("evidence")
+    if not isinstance(evidence, dict):
+        return model
+    return {**model, "evidence": {"mention_words": 0, **evidence}}  # up to 0.3, mentions were found in whole texts
+
+
 def _upon_default(kind: Any, name: str, hint: Any, value: Any) -> Any:
     """Merge the fields of `value` into the default of the field `name`, which may differ from its type's default."""
     field = next(field for field in dataclasses.fields(kind) if field.name == name)

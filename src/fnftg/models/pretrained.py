@@ -14,7 +14,7 @@ from fnftg.checksums import CHECKSUMS, verify_folder
 from fnftg.errors import DamagedError, FnftgError
 from fnftg.files import new_folder
 from fnftg.json_files import read_json, write_json
-from fnftg.models.configs import from_dict
+from fnftg.models.configs import from_dict, with_former_values
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.systems import system, title
 from fnftg.text.encoders import load_saved_encoder, save_encoder
@@ -68,7 +68,7 @@ def from_pretrained(name: str | os.PathLike[str]) -> LinkPredictor:
     config = _read_config(folder)
     verify_model(folder)
     chosen = system(config["system"])
-    fields = from_dict(chosen.config, config["model"], "model")
+    fields = from_dict(chosen.config, with_former_values(config["model"]), "model")
     try:
         model = chosen.make(fields, load_saved_encoder(folder / "encoder"), config["relations"])
         model.load_state_dict(load_file(folder / WEIGHTS))

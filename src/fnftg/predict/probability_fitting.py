@@ -64,7 +64,7 @@ def fit(
 
     Args:
         opened: returns a predictor of the model and another graph.
-        graph: the graph; its split test is not used.
+        graph: the graph; of its splits, train and val are used, and their support splits.
         share: share of the triples to take out.
         missing: assumed share of the true triples that the graph lacks.
         seed: random seed of what is taken out.
@@ -74,13 +74,13 @@ def fit(
     """
     if not 0 < share < 1 or not 0 < missing < 1:
         raise FnftgError(f"The shares {share} and {missing} must lie between 0 and 1.")
-    names = [name for name in graph.splits if not name.startswith("test")]
-    triples = np.unique(np.concatenate([graph.splits[name] for name in names]), axis=0)
+    triples = np.unique(graph.up_to("val").all_triples(), axis=0)
     random = np.random.default_rng(seed)
     chosen = random.random(len(triples)) < share
     if chosen.sum() < LEAST:
         raise FnftgError(
-            f"The graph has {len(triples):,} triples outside test: too few to estimate probabilities of triples from."
+            f"The graph has {len(triples):,} triples in train and val: too few to estimate probabilities of triples "
+            "from."
         )
     ends = np.unique(triples[:, [0, 2]])
     number = min(max(int(share * len(ends)), 1), MOST_ENTITIES)

@@ -24,6 +24,7 @@ from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Filter, Queries, no_self_answers
 from fnftg.ranking.rank_counts import Counts
+from fnftg.ranking.val_parts import Part, part_triples
 from fnftg.text.text_transformer import GraphTexts
 
 MEMORY = 1 << 30  # bytes for ranking, in addition to the model, the graph and its texts
@@ -87,7 +88,7 @@ def rank_split(
     memory: int = MEMORY,
     processes: Processes | None = None,
 ) -> Ranking:
-    """Rank the triples of a split.
+    """Rank the triples of a split. Nothing is known of the splits after it.
 
     `sample` and `relations` choose the triples that are ranked. They do not change the visible edges, the candidates or
     the known answers.
@@ -104,7 +105,7 @@ def rank_split(
         processes: the processes that share the work; None for this one only.
     """
     started = time.perf_counter()
-    triples = chosen_triples(graph, split, sample, relations)
+    triples, graph = chosen_triples(graph, split, sample, relations), graph.up_to(split)
     context = GraphContext.of(texts, protocol.visible_triples(graph, split), model.ego.directions)
     candidates = protocol.candidate_entities(graph, split)
     filter = answer_filter(model, graph, candidates)
@@ -127,18 +128,26 @@ def rank_split(
 
 
 def answer_filter(model: LinkPredictor, graph: KnowledgeGraph, candidates: Int32Array) -> Filter:
-    """Return the filter of the known answers of all splits, and of self-answers if the model does not allow them."""
+    """Return the filter of the known answers of a graph, and of self-answers if the model does not allow them."""
     known = KnownAnswers.of(graph.all_triples(), len(graph.entities), len(graph.relations))
     return Filter.of(known, candidates, False if model.allow_self_answers else no_self_answers(graph))
 
 
 def chosen_triples(
-    graph: KnowledgeGraph, split: str, sample: int | None = None, relations: Sequence[int] | None = None
+    graph: KnowledgeGraph,
+    split: str,
+    sample: int | None = None,
+    relations: Sequence[int] | None = None,
+    part: Part | None = None,
 ) -> Triples:
-    """Return the triples of a split to rank: all, a fixed random sample, or those of some relations (rows)."""
+    """Return the triples of a split to rank: all, a part, those of some relations (rows), or a fixed random sample."""
     triples = graph.triples(split)
     if not len(triples):
         raise FnftgError(f"The graph has no triples in {split}: choose another split.")
+    if part is not None:
+        triples = part_triples(graph, triples, part)
+        if not len(triples):
+            raise FnftgError(f"{split} is too small to have a part {part}: choose another split.")
     if relations is not None:
         triples = triples[np.isin(triples[:, 1], np.asarray(relations, np.int64))]
         if not len(triples):
@@ -158,13 +167,17 @@ def rank_triples(
     hidden: Literal["target", "pair"],
     memory: int = MEMORY,
     processes: Processes = Processes(),  # noqa: B008 (immutable)
+    table: Float32Array | None = None,
 ) -> Counts:
-    """Return the counts of the queries (2m,) of triples (m, 3), all tail queries before all head queries."""
+    """Return the counts of the queries (2m,) of triples (m, 3), all tail queries before all head queries.
+
+    The candidates are embedded first, unless `table` has their embeddings.
+    """
     if memory < 1 << 24:
         raise FnftgError(f"{memory:,} bytes of memory are too few for ranking: give at least 16 MB.")
     was_training = model.training
     model.eval()
-    table = candidate_table(model, context, candidates, memory, processes)
+    table = candidate_table(model, context, candidates, memory, processes) if table is None else table
     own = triples[processes.share(len(triples))]
     in_memory = not isinstance(table, np.memmap)
     step = ROUND if in_memory else max(memory // 8 // (16 * model.width), 1)  # each round reads the whole table

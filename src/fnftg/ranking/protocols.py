@@ -9,7 +9,6 @@ import numpy as np
 
 from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.errors import FnftgError
-from fnftg.kg.blocks import split_rank
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.kg.graph_data import NO_TRIPLES
 from fnftg.kg.statistics import entities_of
@@ -57,21 +56,20 @@ class Protocol:
 
     def visible_triples(self, graph: KnowledgeGraph, split: str) -> Triples:
         """Return the triples whose edges are visible when a split is ranked."""
-        ranked, earlier = graph.triples(split), earlier_triples(graph, split)
         if self.visible == "before":
+            ranked, earlier = graph.triples(split), earlier_triples(graph, split)
             triples = earlier[~self._hides(graph, ranked, earlier)]
         else:
-            triples = ranked if self.visible == "own-split" else np.concatenate([earlier, ranked])
+            triples = graph.triples(split) if self.visible == "own-split" else graph.up_to(split).all_triples()
         if self.unseen_edges == "visible":
             return triples
         return triples[np.isin(triples[:, 1], graph.triples("train")[:, 1])]
 
     def candidate_entities(self, graph: KnowledgeGraph, split: str) -> Int32Array:
         """Return the entities that are candidates when a split is ranked, with or without a visible edge."""
-        ranked = graph.triples(split)
         if self.candidates == "transfer":
-            return entities_of(ranked)
-        return entities_of(np.concatenate([earlier_triples(graph, split), ranked]))
+            return entities_of(graph.triples(split))
+        return entities_of(graph.up_to(split).all_triples())
 
     def _hides(self, graph: KnowledgeGraph, ranked: Triples, edges: Triples) -> BoolArray:
         """Return which edges (n, 3) the queries of the ranked triples (m, 3) hide: (n,)."""
@@ -87,8 +85,8 @@ class Protocol:
 
 def earlier_triples(graph: KnowledgeGraph, split: str) -> Triples:
     """Return the triples of the splits before a split; its support split is one of them."""
-    earlier = [name for name in sorted(graph.splits, key=split_rank) if split_rank(name) < split_rank(split)]
-    return np.concatenate([NO_TRIPLES, *(graph.splits[name] for name in earlier)])
+    earlier = [triples for name, triples in graph.up_to(split).splits.items() if name != split]
+    return np.concatenate([NO_TRIPLES, *earlier])
 
 
 CHOICES = {

@@ -29,6 +29,7 @@ from fnftg.ranking.processes import Processes
 from fnftg.ranking.protocols import Protocol
 from fnftg.ranking.queries import Filter, Queries
 from fnftg.ranking.search import pair_scores, top_answers
+from fnftg.ranking.val_parts import Part
 from fnftg.text.text_transformer import GraphTexts
 
 BINS = 15  # of equal width, on [0, 1]
@@ -58,9 +59,13 @@ def predictions(
     sample: int | None = None,
     relations: Sequence[int] | None = None,
     memory: int = MEMORY,
+    part: Part | None = None,
 ) -> Predictions:
-    """Return the top-k candidates of the queries of a split; the true answer is scored with the target hidden."""
-    triples = chosen_triples(graph, split, sample, relations)
+    """Return the top-k candidates of the queries of a split; the true answer is scored with the target hidden.
+
+    Nothing is known of the splits after it.
+    """
+    triples, graph = chosen_triples(graph, split, sample, relations, part), graph.up_to(split)
     entities, count = len(graph.entities), len(graph.relations)
     context = GraphContext.of(texts, protocol.visible_triples(graph, split), model.ego.directions)
     candidates = protocol.candidate_entities(graph, split)
@@ -69,9 +74,9 @@ def predictions(
     rounds = []
     with progress("Ranking", len(triples), "triples") as advance:
         for start in range(0, len(triples), ROUND):
-            part = triples[start : start + ROUND]
-            query_embeddings, answer_embeddings = triple_vectors(model, context, part, protocol.hidden, memory // 8)
-            queries = Queries.of(part, count)
+            some = triples[start : start + ROUND]
+            query_embeddings, answer_embeddings = triple_vectors(model, context, some, protocol.hidden, memory // 8)
+            queries = Queries.of(some, count)
             asked = queries.centres, queries.labels, protocol.hidden, queries.answers
             evidence = evidence_scores(model, context, *asked).among(filter.row_of)
             search = partial(top_answers, model, query_embeddings, table, k=k + 1, memory=memory // 4)
@@ -80,9 +85,12 @@ def predictions(
             true = pair_scores(model, query_embeddings, answer_embeddings, rows, rows)
             true += evidence.of_rows(filter.row_of[queries.answers])
             rounds.append(with_answer(others, true, queries.labels))
-            advance(len(part))
+            advance(len(some))
     return Predictions(
-        *(np.concatenate([getattr(part, name) for part in rounds]) for name in ("scores", "margins", "hits", "labels"))
+        *(
+            np.concatenate([getattr(found, name) for found in rounds])
+            for name in ("scores", "margins", "hits", "labels")
+        )
     )
 
 

@@ -84,6 +84,7 @@ def evaluate(
 
 def results(ranking: Ranking, graph: KnowledgeGraph, ties: Ties = "mean") -> dict[str, Any]:
     """Return the results of a ranking, as `evaluate` does."""
+    graph = graph.up_to(ranking.split)
     values = metric_values(ranking.better, ranking.equal, ties)  # (2, m, 4)
     by_triple = values.mean(axis=0)  # (m, 4)
     train = graph.triples("train")

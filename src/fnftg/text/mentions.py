@@ -2,7 +2,8 @@
 
 An entity is often linked to the entities that its text names: the text of a film names its director. Names are matched
 word by word, ignoring case and Unicode form, in the text after the entity's own name. Names that occur in more than
-`COMMON` texts, or that more than `COMMON` entities share, are ignored.
+`COMMON` texts, or that more than `COMMON` entities share, are ignored. Like the encoder, it reads the first words of
+each text, as many as it is told.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Vocabulary, short_names
 from fnftg.kg.strings import as_series
 from fnftg.text.nearest_texts import MAX_ENTITIES
+from fnftg.text.rows import leading_words
 
 NAMES, NAMED = 1, 2  # the entity's text names the other entity; the other's text names the entity; 3: both
 LONGEST = 5  # words of a name; longer ones are ignored
@@ -149,25 +151,26 @@ class Part:
     kinds: UInt8Array  # (m,)
 
     @classmethod
-    def of(cls, texts: pl.Series, names: pl.Series, before: tuple[Part, ...]) -> Part:
+    def of(cls, texts: pl.Series, names: pl.Series, words: int, before: tuple[Part, ...]) -> Part:
         first = before[-1].size if before else 0
         size = first + len(texts)
-        behind = pl.DataFrame({"text": texts, "name": names}).select(pl.col("text").str.strip_prefix(pl.col("name")))
-        words, own = Words.of(behind["text"]), NamePhrases.of(names, first)
+        read = pl.DataFrame({"text": read_words(texts, words), "name": read_words(names, words)})
+        behind = read.select(pl.col("text").str.strip_prefix(pl.col("name")))
+        own_words, own = Words.of(behind["text"]), NamePhrases.of(names, first)
         found = [(part.first + row, place) for part in before for row, place in [own.looked_up_in(part.texts)]]
-        row, place = own.found_in(words)
+        row, place = own.found_in(own_words)
         found.append((first + row, place))
         row, place = (np.concatenate(parts) for parts in zip(*found, strict=True))
         rare = (np.bincount(place, minlength=len(own.phrases)) <= COMMON) & (np.diff(own.offsets) <= COMMON)
         pairs = [own.bearers(row[rare[place]], place[rare[place]])]
         for part in before:
-            row, place = part.names.found_in(words)
+            row, place = part.names.found_in(own_words)
             pairs.append(part.names.bearers(first + row, place))
         one, other = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
         one, other = one[one != other], other[one != other]
         keys, which = np.unique(np.concatenate([one * size + other, other * size + one]), return_inverse=True)
         kinds = np.bincount(which, np.repeat([NAMES, NAMED], len(one)), len(keys)).astype(np.uint8)
-        return cls(first, size, words, own.only(rare), keys, kinds)
+        return cls(first, size, own_words, own.only(rare), keys, kinds)
 
 
 @dataclass(frozen=True)
@@ -175,19 +178,21 @@ class Mentions:
     """The entities that each entity's text names, and the entities whose texts name it."""
 
     parts: tuple[Part, ...]
+    words: int  # that are read of each text; 0 for the whole text
 
     @classmethod
-    def of(cls, entities: Vocabulary) -> Mentions:
+    def of(cls, entities: Vocabulary, words: int) -> Mentions:
         if len(entities) > MAX_ENTITIES:
             raise FnftgError(
                 f"Mentions are limited to {MAX_ENTITIES:,} entities, but the graph has {len(entities):,}: "
                 "remove mentions from --model.evidence.sources."
             )
-        return cls((Part.of(as_series(entities.texts), short_names(entities, 0, len(entities)), ()),))
+        return cls((Part.of(as_series(entities.texts), short_names(entities, 0, len(entities)), words, ()),), words)
 
     def extended(self, texts: Sequence[str], names: pl.Series) -> Mentions:
         """Return the mentions with more entities. Nothing is copied, and known names are not counted again."""
-        return Mentions((*self.parts, Part.of(pl.Series(texts, dtype=pl.String), names, self.parts)))
+        added = Part.of(pl.Series(texts, dtype=pl.String), names, self.words, self.parts)
+        return Mentions((*self.parts, added), self.words)
 
     def around(self, entities: IntArray) -> tuple[Int64Array, Int64Array, UInt8Array]:
         """Return the mentions of entities (q,): offsets (q + 1,), the other entities, and NAMES, NAMED or both."""
@@ -214,3 +219,8 @@ class Mentions:
             here[here] = part.keys[place[here]] == wanted[here]
             found[here] = part.kinds[place[here]]
         return found
+
+
+def read_words(strings: pl.Series, words: int) -> pl.Series:
+    """Return the first words of each string; the whole string if `words` is 0."""
+    return pl.Series([leading_words(string, words) for string in strings], dtype=pl.String) if words else strings

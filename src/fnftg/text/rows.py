@@ -41,6 +41,11 @@ def text_blocks(graph: KnowledgeGraph, first_entity: int = 0, first_relation: in
     yield [INVERSE + text for text in relations]
 
 
+def leading_words(text: str, words: int) -> str:
+    """Return the first words of a text, which is what a model reads of it."""
+    return " ".join(text.split(None, words)[:words])
+
+
 def texts_key(graph: KnowledgeGraph) -> str:
     """Return a hash of all texts. It is the same for a graph in memory and for its store, whose manifest has it."""
     if graph.path is not None:

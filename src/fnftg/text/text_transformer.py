@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +32,7 @@ class GraphTexts:
     knn: dict[int, TextKNN] = field(default_factory=dict, repr=False)  # by k
     cache: Path | None = None  # the folder of precomputed nearest texts
     vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, for mentions of their names
+    found_mentions: dict[int, Mentions] = field(default_factory=dict, repr=False)  # by number of words
 
     @classmethod
     def of(cls, graph: KnowledgeGraph, encoder: Encoder, config: TextConfig, cache: Path | None = None) -> GraphTexts:
@@ -74,14 +74,18 @@ class GraphTexts:
         if self.cache is not None:
             self.knn[k] = self.nearest_texts(k).loaded(self.cache)
 
-    @cached_property
-    def mentions(self) -> Mentions:
-        """The mentions of entities in texts."""
-        assert self.vocabulary is not None
-        if self.base is None:
-            return Mentions.of(self.vocabulary)
-        rows = self.base.entities, self.entities
-        return self.base.mentions.extended(self.vocabulary.texts.slice(*rows), short_names(self.vocabulary, *rows))
+    def mentions(self, words: int | None) -> Mentions:
+        """Return the mentions of entities in the first words of texts: 0 for whole texts, None for what is encoded."""
+        words = self.tokens.words if words is None else words
+        if words not in self.found_mentions:
+            assert self.vocabulary is not None
+            if self.base is None:
+                self.found_mentions[words] = Mentions.of(self.vocabulary, words)
+            else:
+                rows = self.base.entities, self.entities
+                new = self.vocabulary.texts.slice(*rows), short_names(self.vocabulary, *rows)
+                self.found_mentions[words] = self.base.mentions(words).extended(*new)
+        return self.found_mentions[words]
 
     def relation_row(self, label: torch.Tensor) -> torch.Tensor:
         """Return the row of a relation label in [0, 2R)."""

@@ -20,7 +20,7 @@ from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.cache import cached
 from fnftg.text.encoders import Encoder, TokenBatch
-from fnftg.text.rows import ViewRows, content_key, text_blocks, texts_key
+from fnftg.text.rows import ViewRows, content_key, leading_words, text_blocks, texts_key
 from fnftg.text.special_tokens import SpecialTokens
 
 TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
@@ -250,7 +250,7 @@ def _tokenised(
     dtype = np.uint16 if len(encoder.tokenizer) <= 1 << 16 else np.int32
     with contextlib.nullcontext() if total is None else progress("Tokenising", total, "texts") as advance:
         for block in blocks:
-            texts = [" ".join(text.split(None, words)[:words]) for text in block]
+            texts = [leading_words(text, words) for text in block]
             found: list[list[int]] = []
             if texts:
                 options = {"padding": False, "truncation": False, "add_special_tokens": False}

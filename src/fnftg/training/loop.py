@@ -29,9 +29,9 @@ from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.files import is_partial, new_file, remove_abandoned
 from fnftg.json_files import write_json
-from fnftg.kg.graph import KnowledgeGraph
+from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.memory import keep_freed_memory
-from fnftg.models.configs import from_dict
+from fnftg.models.configs import from_dict, with_former_values
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.pretrained import CHECKPOINT, from_pretrained, read_metrics, save_pretrained
 from fnftg.models.systems import system
@@ -43,7 +43,7 @@ from fnftg.text.rows import GraphLines, graph_key
 from fnftg.text.text_transformer import GraphTexts
 from fnftg.training import restart
 from fnftg.training.batches import TrainingBatch, epoch_order
-from fnftg.training.evidence_fitting import can_fit_evidence, fit_evidence
+from fnftg.training.evidence_fitting import fit_evidence, fits_evidence, has_parts_to_fit_on
 from fnftg.training.log_file import LogFile
 from fnftg.training.objective import Objective
 from fnftg.training.restart import TrainingState
@@ -73,7 +73,10 @@ def train_run(
 
 def read_config(run: Path) -> RunConfig:
     """Read the config of a run."""
-    config: RunConfig = from_dict(RunConfig, RunFolder(run).started_with()["config"])
+    fields = RunFolder(run).started_with()["config"]
+    if isinstance(fields.get("model"), dict):
+        fields = {**fields, "model": with_former_values(fields["model"])}
+    config: RunConfig = from_dict(RunConfig, fields)
     return config
 
 
@@ -124,10 +127,8 @@ class Run:
             None  # the encoder that computed the cached features, if text.training is finetune-centre
         )
         self.texts = self._texts(cache, restart.load_cached(run) if resumed else None)
-        if self.model.reads_query_texts and self.texts.features is not None:
-            queries = Queries.of(graph.all_triples(), len(graph.relations))
-            second_rows = self.texts.relation_row(torch.from_numpy(queries.labels.astype(np.int64))).numpy()
-            self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, cache)
+        self.cache = cache
+        self.encode_queries(graph.up_to("val").all_triples())
         if self.first:
             self.fabric.barrier()
         self.context = GraphContext.of(self.texts, graph.triples("train"), self.model.ego.directions)
@@ -146,6 +147,16 @@ class Run:
         texts = self.model.texts(self.graph, cache)
         encoder.load_state_dict(present)
         return texts
+
+    def encode_queries(self, triples: Triples) -> None:
+        """Compute the features of the queries' texts in advance, if the system reads such texts with a frozen encoder.
+
+        The queries of test come last: a feature may depend on what it is encoded together with, in its last bits.
+        """
+        if self.model.reads_query_texts and self.texts.features is not None:
+            queries = Queries.of(triples, len(self.graph.relations))
+            second_rows = self.texts.relation_row(torch.from_numpy(queries.labels.astype(np.int64))).numpy()
+            self.texts.features.add_pairs(queries.centres.astype(np.int64), second_rows, self.cache)
 
     def refresh(self) -> None:
         """Compute the cached features again."""
@@ -326,11 +337,15 @@ class Run:
             best = from_pretrained(self.run)
             self.model.load_state_dict(best.state_dict())
             metrics = read_metrics(self.run / CHECKPOINT)
-            if can_fit_evidence(self.model, self.graph) and "evidence" not in metrics:
-                metrics |= self.fit_evidence()
-                self.save_checkpoint(metrics)
+            if fits_evidence(self.model) and "evidence" not in metrics:
+                if has_parts_to_fit_on(self.graph):
+                    metrics |= self.fit_evidence()
+                    self.save_checkpoint(metrics)
+                else:
+                    log("val has too few triples of training relations: the evidence weights are not fitted on it.")
             if len(self.graph.triples("test")) and "test" not in metrics:
                 rules = self.config.training.evaluation_protocol
+                self.encode_queries(self.graph.triples("test"))
                 metrics = {**metrics, "test": self.ranked("test"), "protocol": rules.name}
                 metrics["training_seconds"] = round(self.place.seconds, 1)
                 self.save_checkpoint(metrics)
@@ -341,7 +356,10 @@ class Run:
         """Fit the evidence weights on val and return the metrics that change."""
         rules, scale = self.config.training.evaluation_protocol, float(self.objective.loss.log_scale.detach().exp())
         found = fit_evidence(self.model, self.graph, self.texts, rules, scale)
-        log(f"evidence weights fitted on val: MRR on the held-out half {found.before:.4f} → {found.after:.4f}")
+        log(
+            f"evidence weights fitted on {found.fitted:,} val triples: "
+            f"MRR on {found.held_out:,} others {found.before:.4f} → {found.after:.4f}"
+        )
         return {"evidence": asdict(found), "val": self.ranked("val", self.config.training.validation_triples)}
 
     def log(self, **values: float) -> None:

@@ -13,6 +13,7 @@ from fnftg.kg.datasets import data_home
 
 if TYPE_CHECKING:
     from fnftg.kg.graph import KnowledgeGraph
+    from fnftg.ranking.val_parts import Part
 
 MOST = 1_000  # per query; lower ranks are almost all misses
 
@@ -25,14 +26,16 @@ def calibrate(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
 Fits two kinds of probabilities and saves them in the checkpoint. They are valid for these weights only.
 
 P(triple) is the probability that a triple which the graph lacks is true ({PROBABILITY_FILE}). It is fitted to edges
-that are taken out of train and val at random, so it needs no labels; test is not used. --share is the share of the
-edges to take out. The graph itself lacks links, too: --missing is the share of the true links that it is assumed to
-lack. A higher share makes all probabilities higher. fnftg evaluate --task discovery measures them.
+that are taken out of train and val at random, so it needs no labels; test is not used. The model itself was trained on
+train, and its evidence weights were fitted on val, with these edges. --share is the share of the edges to take out. The
+graph itself lacks links, too: --missing is the share of the true links that it is assumed to lack. A higher share makes
+all probabilities higher. fnftg evaluate --task discovery measures them.
 
 P(answer, given that the query has one) is a monotone curve of the margin: the score of a candidate minus the score of
-the best other candidate ({FILE}). It is fitted to the queries of a split, ranked as in evaluation. A relation has one
-curve for tails and one for heads; with fewer than {LEAST} queries it uses the curve of all queries. fnftg evaluate
-reports the expected calibration error, compared with a softmax over the k scores, and fnftg report plots it."""
+the best other candidate ({FILE}). It is fitted to the queries of a split, ranked as in evaluation. Of val, only the
+third that the evidence weights were not fitted on is used. A relation has one curve for tails and one for heads; with
+fewer than {LEAST} queries it uses the curve of all queries. fnftg evaluate reports the expected calibration error,
+compared with a softmax over the k scores, and fnftg report plots it."""
     parser.epilog = examples(
         "fnftg calibrate animals-run",
         "fnftg calibrate animals-run --missing 0.2",
@@ -76,9 +79,10 @@ reports the expected calibration error, compared with a softmax over the k score
     check_writable(folder)
     rules = protocol(run.started_with()["config"]["training"]["protocol"] if run.is_run else DEFAULT_PROTOCOL)
     texts = model.texts(graph, data_home() / "texts")
-    found = predictions(model, graph, texts, chosen.split, rules, chosen.k, memory=memory)
+    part = part_to_calibrate_on(folder) if chosen.split == "val" else None
+    found = predictions(model, graph, texts, chosen.split, rules, chosen.k, memory=memory, part=part)
     relations = graph.relations.ids.slice(0, len(graph.relations))
-    described = {"split": chosen.split, "protocol": rules.name}
+    described = {"split": chosen.split, "part": part or "all", "protocol": rules.name}
     calibration = fit(found.margins, found.hits, found.labels, relations, chosen.method, described)
     calibration.save(folder)
     values = measured(found, calibration)
@@ -94,7 +98,8 @@ reports the expected calibration error, compared with a softmax over the k score
     print_calibration(
         f"{run.path}: calibrated on {len(found.labels):,} queries of {chosen.split}, protocol {rules.name}",
         values,
-        f"{values['predictions']:,} answers, the same that the curves were fitted on; fnftg evaluate measures the "
+        ("The queries are those of the third of val that the evidence weights were not fitted on.\n" if part else "")
+        + f"{values['predictions']:,} answers, the same that the curves were fitted on; fnftg evaluate measures the "
         f"error on others.\n{len(calibration.tails):,} of {len(relations):,} relations have their own curve for tails, "
         f"{len(calibration.heads):,} for heads; the others use the curve of all queries.",
     )
@@ -104,6 +109,22 @@ reports the expected calibration error, compared with a softmax over the k score
             f"of {about['entities']:,} entities, that were taken out of the graph; see {folder / PROBABILITY_FILE}."
         )
     log(f"Saved the curves to {folder / FILE}.")
+
+
+def part_to_calibrate_on(folder: Path) -> Part | None:
+    """Return the part of val that the evidence weights of a checkpoint were not fitted on; None for the whole split."""
+    from fnftg.models.pretrained import read_metrics
+
+    fit = read_metrics(folder).get("evidence")
+    if not isinstance(fit, dict):
+        return None
+    if "held_out" not in fit:
+        log(
+            "An older version of fnftg fitted the evidence weights of this model on all of val, so that the "
+            "probabilities of answers may be too high: train the model again."
+        )
+        return None
+    return "held-out"
 
 
 def fitted_probability(chosen: argparse.Namespace, graph: KnowledgeGraph, folder: Path) -> dict[str, Any]:

@@ -32,18 +32,24 @@ The options below are those of --task {task}; fnftg evaluate --task TASK --help 
     )
 
 
-def without(chosen: Any, *splits: str) -> Any:
-    """Return a predictor that does not see these splits, and the graph with all splits."""
+def graph_with(chosen: Any, *splits: str) -> Any:
+    """Open the graph; raise FnftgError if it has no triples in one of these splits."""
     from fnftg.kg.graph_source import open_graph
-    from fnftg.predict.predictor import load
     from fnftg.ranking.runs import RunFolder
 
     graph = open_graph(chosen.graph) if chosen.graph else RunFolder(chosen.run).graph()
     for split in splits:
         if not len(graph.triples(split)):
             raise FnftgError(f"The graph has no triples in the split {split}: choose another with --split.")
+    return graph
+
+
+def without(chosen: Any, graph: Any, *splits: str) -> Any:
+    """Return a predictor that does not see these splits of the graph."""
+    from fnftg.predict.predictor import load
+
     rest = {name: triples for name, triples in graph.splits.items() if name not in splits}
-    return load(chosen.run, graph.with_splits(rest, {"held_out": list(splits)})), graph
+    return load(chosen.run, graph.with_splits(rest, {"held_out": list(splits)}))
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +72,8 @@ def discovery(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     from fnftg.predict.completion import Wanted, complete, needed
     from fnftg.predict.discovery import discovered, query_auc
 
-    predictor, graph = without(chosen, chosen.split)
+    graph = graph_with(chosen, chosen.split)
+    predictor = without(chosen, graph, chosen.split)
     relations = None
     if chosen.without_relations is not None:
         left_out = {predictor.relation_names.row(name) for name in chosen.without_relations.split(",")}
@@ -137,15 +144,16 @@ def classification(parser: argparse.ArgumentParser, arguments: list[str]) -> Non
 
     if chosen.threshold_split == chosen.split:
         raise FnftgError(f"--threshold-split and --split are both {chosen.split}: choose two splits.")
+    graph = graph_with(chosen, chosen.threshold_split, chosen.split)
     values = []
-    for split, hidden in (
-        (chosen.threshold_split, (chosen.threshold_split, chosen.split)),
-        (chosen.split, (chosen.split,)),
+    for split, known, hidden in (  # the threshold is chosen as if test did not exist
+        (chosen.threshold_split, graph.up_to(chosen.threshold_split), (chosen.threshold_split, chosen.split)),
+        (chosen.split, graph, (chosen.split,)),
     ):
-        predictor, graph = without(chosen, *hidden)
+        predictor = without(chosen, known, *hidden)
         triples = np.unique(graph.triples(split), axis=0)
         rows = np.sort(np.random.default_rng(0).permutation(len(triples))[: chosen.sample])
-        true = np.concatenate([predictor.graph.all_triples(), graph.triples(split)])  # test is unknown on val
+        true = np.concatenate([predictor.graph.all_triples(), graph.triples(split)])
         values.append(labelled_probabilities(predictor, needed(predictor), triples[rows], true))
     found = {"task": "classification", "split": chosen.split, **classified(*values)}
     if chosen.json:
