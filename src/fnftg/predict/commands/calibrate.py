@@ -32,10 +32,10 @@ graph itself lacks links, too: --missing is the share of the true links that it 
 all probabilities higher. fnftg evaluate --task discovery measures them.
 
 P(answer, given that the query has one) is a monotone curve of the margin: the score of a candidate minus the score of
-the best other candidate ({FILE}). It is fitted to the queries of a split, ranked as in evaluation. Of val, only the
-third that the evidence weights were not fitted on is used. A relation has one curve for tails and one for heads; with
-fewer than {LEAST} queries it uses the curve of all queries. fnftg evaluate reports the expected calibration error,
-compared with a softmax over the k scores, and fnftg report plots it."""
+the best other candidate ({FILE}). It is fitted to the queries of a split, ranked as in evaluation. Where evidence
+weights were fitted on val, only the third of val that was held out from their fit is used. A relation has one curve for
+tails and one for heads; with fewer than {LEAST} queries it uses the curve of all queries. fnftg evaluate reports the
+expected calibration error, compared with a softmax over the k scores, and fnftg report plots it."""
     parser.epilog = examples(
         "fnftg calibrate animals-run",
         "fnftg calibrate animals-run --missing 0.2",
