@@ -23,7 +23,7 @@ from fnftg.predict.completion import FOUND, Found, best_first
 from fnftg.predict.discovery import packed
 
 DIMENSION = 64
-QUERIES = 256  # per block
+PAIRS = 65_536  # of a head and a tail per block, which fit into the processor's cache
 SAMPLE = 500  # triples that PyKEEN's evaluator ranks
 
 
@@ -129,8 +129,9 @@ def likeliest(graph: KnowledgeGraph, model: Any, most: int) -> Found:
     for relation in np.unique(triples[:, 1]).tolist():
         own = triples[triples[:, 1] == relation]
         heads, tails = np.unique(own[:, 0]), np.unique(own[:, 2])
-        for start in range(0, len(heads), QUERIES):
-            some = heads[start : start + QUERIES]
+        step = max(PAIRS // len(tails), 1)
+        for start in range(0, len(heads), step):
+            some = heads[start : start + step]
             queries = torch.from_numpy(np.stack([some, np.full_like(some, relation)], axis=1).astype(np.int64))
             scores = model.score_t(queries, tails=torch.from_numpy(tails.astype(np.int64))).numpy()  # (b, tails)
             floor = best["score"].min() if len(best) >= most else -np.inf
