@@ -15,6 +15,22 @@ from fnftg.models.text_inputs import to_device
 from fnftg.training.batches import TrainingBatch
 
 
+class Step:
+    """The inputs of a training step.
+
+    A plain class, because Lightning searches the fields of dataclasses for tensors to convert, and copies what it finds.
+
+    Args:
+        context: the texts and edges that the model may use.
+        batch: the queries.
+        egos: the ego-graphs of their centres.
+        negatives: the columns (2b, 2B) that are negatives of each query.
+    """
+
+    def __init__(self, context: GraphContext, batch: TrainingBatch, egos: EgoGraphs, negatives: BoolArray):
+        self.context, self.batch, self.egos, self.negatives = context, batch, egos, negatives
+
+
 class Objective(nn.Module):
     """Embeds a batch, gathers the candidates of all processes and computes the model's loss."""
 
@@ -23,16 +39,11 @@ class Objective(nn.Module):
         self.model = model
         self.loss = RankingLoss(config)
 
-    def forward(
-        self,
-        context: GraphContext,
-        batch: TrainingBatch,
-        egos: EgoGraphs,
-        negatives: BoolArray,
-    ) -> Tensor:
+    def forward(self, step: Step) -> Tensor:
         """Return the mean loss of this process's queries (2b,) against the candidates (2B,) of all processes."""
+        context, batch = step.context, step.batch
         candidates, query_embeddings = self.model(
-            context.texts, batch.queries.centres, egos, batch.queries.labels, True
+            context.texts, batch.queries.centres, step.egos, batch.queries.labels, True
         )
         device = candidates.device
         scored = ScoredBatch(
@@ -43,7 +54,7 @@ class Objective(nn.Module):
             gathered(candidates),
             batch.candidate_ids,
             to_device(batch.answers, device),
-            to_device(negatives, device),
+            to_device(step.negatives, device),
         )
         return self.model.loss(scored, self.loss)
 
