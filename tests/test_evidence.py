@@ -20,6 +20,7 @@ from fnftg.errors import FnftgError
 from fnftg.evidence.base import Candidates, EvidenceSource, Finding, QueryBatch
 from fnftg.evidence.evidence import Evidence
 from fnftg.evidence.evidence_config import EvidenceConfig
+from fnftg.evidence.relation_text import RelationText
 from fnftg.evidence.sources import SOURCES, check_requirements, make_sources
 from fnftg.evidence.table import EvidenceTable, source_columns
 from fnftg.evidence.weights import EvidenceWeights
@@ -40,7 +41,7 @@ TEXTS = [
 ]
 RELATION_TEXTS = ["grows beside", "shades", "is older than", "is eaten by"]  # the last one is new
 OLD_ENTITIES, ENTITIES, OLD_RELATIONS, RELATIONS = 6, 8, 3, 4
-SEEN = [0, 2]  # relations of training
+SEEN, WITHOUT_EDGES = [0, 2], 1  # relations of training; an unseen one, which `many_edges` does not have
 IDS, RELATION_IDS = [f"e{row}" for row in range(ENTITIES)], [f"r{row}" for row in range(RELATIONS)]
 Triple = tuple[int, int, int]
 Hiding = Literal["target", "pair"]
@@ -84,7 +85,10 @@ def extended(
     assert WHOLE.features is not None
     features = WHOLE.features.take(new)
     fingerprints = relation_fingerprints(WHOLE, np.arange(base.relations, relations))
-    return ExtendedContext(base, rows(triples), TEXTS[base.entities : entities], lambda: features, fingerprints)
+    new_relations = RELATION_TEXTS[base.relations : relations]
+    return ExtendedContext(
+        base, rows(triples), TEXTS[base.entities : entities], lambda: features, new_relations, fingerprints
+    )
 
 
 def view(
@@ -175,6 +179,12 @@ def assert_same(found: Candidates, expected: Candidates, exactly: bool = True) -
             assert one[entity] == (features if exactly else pytest.approx(features, rel=1e-5, abs=1e-6))
 
 
+def many_edges() -> list[Triple]:
+    """So many that every source speaks: an unseen relation has edges, and another one has none."""
+    drawn = np.random.default_rng(0).integers(0, [ENTITIES, RELATIONS, ENTITIES], (60, 3))
+    return [(h, r, t) for h, r, t in drawn.tolist() if r != WITHOUT_EDGES]
+
+
 def every_query(entities: int, relations: int) -> tuple[np.ndarray, np.ndarray]:
     centres, labels = np.indices((entities, 2 * relations)).reshape(2, -1)
     return centres, labels
@@ -225,8 +235,7 @@ class TestEverySource:
 
     def test_it_speaks_in_a_graph_with_many_edges(self, name: str) -> None:
         """Else all that follows would say nothing."""
-        many = np.random.default_rng(0).integers(0, [ENTITIES, RELATIONS, ENTITIES], (60, 3)).tolist()
-        found = candidates(name, imported(many), *every_query(ENTITIES, RELATIONS))
+        found = candidates(name, imported(many_edges()), *every_query(ENTITIES, RELATIONS))
         assert found.features.any(axis=0).all()
 
     # The leak rule
@@ -492,7 +501,7 @@ def test_columns_are_in_the_order_of_the_sources() -> None:
 
 def test_in_training_only_those_speak_that_take_part_in_it() -> None:
     evidence = Evidence(EvidenceConfig([*SOURCES], num_nearest=3), 4, RELATIONS)
-    many = np.random.default_rng(0).integers(0, [ENTITIES, RELATIONS, ENTITIES], (60, 3)).tolist()
+    many = many_edges()
     centres, labels = (column.astype(np.int32) for column in every_query(ENTITIES, RELATIONS))
     for training in (True, False):
         table = evidence.table(imported(many), centres, labels, training=training)
@@ -529,8 +538,22 @@ def test_weights_of_relations_that_were_never_trained_on_are_the_written_ones() 
     with torch.no_grad():  # whatever was learned
         for weight in weights.parameters():
             weight.normal_()
-    of_features = [2.5, 0, 2.5, 0, 0, 2.5, 2.5, 2.5, 0, 2.5, 2.5]
-    features = np.arange(1, 23, dtype=np.float32).reshape(2, 11)
+    of_features = [
+        2.5,
+        0,
+        2.5,
+        0,
+        0,
+        2.5,
+        2.5,
+        2.5,
+        0,
+        2.5,
+        2.5,
+        *(feature.unseen for feature in RelationText.features),
+    ]
+    features = np.arange(1, 31, dtype=np.float32).reshape(2, 15)
+    features[0, 11:] = 0
     table = EvidenceTable(
         np.array([0, 1, 2]), np.array([4, 2], np.int32), features, np.array([True, True]), source_columns(ALL)[0]
     )
@@ -544,11 +567,11 @@ def test_weights_of_relations_that_were_never_trained_on_are_the_written_ones() 
 def test_weights_of_relations_of_training_are_shifted_by_their_texts() -> None:
     """Worked by hand for two relations, of one feature each and then of all."""
     weights = EvidenceWeights(2, 3, ALL, 0.1)
-    initial = [1, 1, 1, 1, 0, 3, 0, 1, 0]  # of text_knn, relation_cooccurrence and mentions; few_shot_prior has none
+    initial = [1, 1, 1, 1, 0, 3, 0, 1, 0]  # of text_knn, relation_cooccurrence and mentions; the others have none
     assert weights.common.tolist() == pytest.approx([0.1 * weight for weight in initial])
     assert weights.by_relation.shape == (9, 2) and not weights.by_relation.any()
     vectors = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # normalised: (1, -1) and (-1, 1)
-    features = np.zeros((4, 11), np.float32)
+    features = np.zeros((4, 15), np.float32)
     features[0, 0], features[1, 5], features[2, 0], features[3] = 2, 1, 2, 1
     table = EvidenceTable(
         np.array([0, 2, 4]), np.array([1, 3, 0, 2], np.int32), features, np.zeros(2, bool), source_columns(ALL)[0]
@@ -620,7 +643,7 @@ def test_a_source_that_does_not_exist_gets_one_sentence() -> None:
     with pytest.raises(FnftgError) as error:
         make_sources(EvidenceConfig(["text_knn", "votes"]))
     assert sentence_of(error) == (
-        "There is no evidence source 'votes': choose from text_knn, relation_cooccurrence, mentions, few_shot_prior."
+        "There is no evidence source 'votes': choose from text_knn, relation_cooccurrence, mentions, few_shot_prior, relation_text."
     )
 
 

@@ -8,6 +8,7 @@ VisibleGraph        the interface
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
@@ -22,11 +23,12 @@ from fnftg.ego.known_answers import AnswerLookup, ExtendedAnswers, KnownAnswers,
 from fnftg.ego.local_subgraph import EdgeList, LocalSubgraph
 from fnftg.ego.neighbours import Directions, Neighbours
 from fnftg.ego.sampling import EgoGraphs, Hidden, sample
-from fnftg.kg.graph import Triples, first_words
+from fnftg.kg.graph import Triples, beginning, first_words
 from fnftg.text.mentions import Mentions
 from fnftg.text.nearest_texts import TextKNN
 from fnftg.text.text_transformer import GraphTexts
 
+ANSWER_WORDS = 3  # words at either end of a relation's name
 NO_TRIPLES: Triples = np.zeros((0, 3), np.int32)
 
 
@@ -60,6 +62,26 @@ class VisibleGraph(ABC):
     @abstractmethod
     def nearest_texts(self, k: int) -> TextKNN:
         """Return the index of the k nearest texts of each entity."""
+
+    @abstractmethod
+    def relation_name(self, relation: int) -> str:
+        """Return the name of a relation, or the beginning of its text."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> Float32Array:
+        """Return the frozen encoder's features of any texts (n,): (n, hidden)."""
+
+    def answer_words(self, labels: IntArray) -> list[str]:
+        """Return the words of relations that name the answers of labels (n,): the last for tails, the first for heads.
+
+        The name of a relation often begins with the type of its heads and ends with the type of its tails.
+        """
+        words = [re.findall(r"\w+", self.relation_name(label % self.relations)) for label in labels.tolist()]
+        inverse = (labels >= self.relations).tolist()
+        ends = (
+            some[:ANSWER_WORDS] if first else some[-ANSWER_WORDS:] for some, first in zip(words, inverse, strict=True)
+        )
+        return [" ".join(some) for some in ends]
 
     @abstractmethod
     def subgraph(self, centres: IntArray) -> LocalSubgraph:
@@ -152,6 +174,14 @@ class GraphContext(VisibleGraph):
     def nearest_texts(self, k: int) -> TextKNN:
         return self.texts.nearest_texts(k)
 
+    def relation_name(self, relation: int) -> str:
+        assert self.texts.relation_vocabulary is not None
+        return self.texts.relation_vocabulary.full_name(relation)
+
+    def encode(self, texts: Sequence[str]) -> Float32Array:
+        assert self.texts.features is not None
+        return self.texts.features.encode_texts(texts)
+
     def subgraph(self, centres: IntArray) -> LocalSubgraph:
         return LocalSubgraph(self.neighbours)
 
@@ -164,7 +194,8 @@ class ExtendedContext(VisibleGraph):
         triples: triples of the request, (n, 3), in rows of this context.
         new_texts: texts of the new entities.
         features: function that returns the frozen encoder's features of these texts, (new entities, hidden).
-        new_fingerprints: fingerprints of the new relations' texts.
+        new_relations: texts of the new relations.
+        new_fingerprints: fingerprints of these texts.
     """
 
     base: GraphContext
@@ -175,9 +206,11 @@ class ExtendedContext(VisibleGraph):
         triples: Triples,
         new_texts: Sequence[str],
         features: Callable[[], Float32Array],
+        new_relations: Sequence[str],
         new_fingerprints: Int64Array,
     ):
         self.base, self.triples, self.new_texts, self.features = base, triples, new_texts, features
+        self.new_relations = new_relations
         self.entities, self.relations = base.entities + len(new_texts), base.relations + len(new_fingerprints)
         self.added, self.new_fingerprints = new_triples(base.known, triples), new_fingerprints
         self.memo = {}
@@ -212,6 +245,13 @@ class ExtendedContext(VisibleGraph):
     def nearest_texts(self, k: int) -> TextKNN:
         found = self.base.nearest_texts(k)
         return found.extended(self.features()) if self.new_texts else found
+
+    def relation_name(self, relation: int) -> str:
+        new = relation - self.base.relations
+        return beginning(self.new_relations[new]) if new >= 0 else self.base.relation_name(relation)
+
+    def encode(self, texts: Sequence[str]) -> Float32Array:
+        return self.base.encode(texts)
 
     def subgraph(self, centres: IntArray) -> LocalSubgraph:
         return LocalSubgraph.of(self.base.neighbours, self.edges, self.relations, centres.astype(np.int64))

@@ -13,7 +13,7 @@ class EvidenceConfig:
     """Evidence sources, whose scores are added to the embedding score; none by default.
 
     Args:
-        sources: names of the sources: text_knn, relation_cooccurrence, mentions, few_shot_prior.
+        sources: names of the sources: text_knn, relation_cooccurrence, mentions, few_shot_prior, relation_text.
         num_nearest: number of nearest texts that text_knn and few_shot_prior use per entity.
         evaluation_num_nearest: number of nearest texts for text_knn in evaluation and prediction; if null, num_nearest.
         num_candidates: maximum number of candidates per query and source.

@@ -8,10 +8,12 @@ from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.few_shot_prior import FewShotPrior
 from fnftg.evidence.mention_prior import MentionEvidence
 from fnftg.evidence.relation_cooccurrence import RelationCooccurrence
+from fnftg.evidence.relation_text import RelationText
 from fnftg.evidence.text_knn import TextKNNEvidence
 
 SOURCES: dict[str, type[EvidenceSource]] = {
-    source.name: source for source in (TextKNNEvidence, RelationCooccurrence, MentionEvidence, FewShotPrior)
+    source.name: source
+    for source in (TextKNNEvidence, RelationCooccurrence, MentionEvidence, FewShotPrior, RelationText)
 }
 
 

@@ -11,14 +11,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fnftg.arrays import Int32Array
-from fnftg.kg.graph_data import NO_TRIPLES, STANDARD_SPLITS, GraphData, Triples, Vocabulary, first_words, short_names
+from fnftg.kg.graph_data import (
+    NO_TRIPLES,
+    STANDARD_SPLITS,
+    GraphData,
+    Triples,
+    Vocabulary,
+    beginning,
+    first_words,
+    short_names,
+)
 from fnftg.kg.graph_equality import same_graph
 from fnftg.kg.store import read_store, write_store
 
 if TYPE_CHECKING:
     from pykeen.triples import TriplesFactory
 
-__all__ = ["NO_TRIPLES", "STANDARD_SPLITS", "KnowledgeGraph", "Triples", "Vocabulary", "first_words", "short_names"]
+__all__ = [
+    "NO_TRIPLES",
+    "STANDARD_SPLITS",
+    "KnowledgeGraph",
+    "Triples",
+    "Vocabulary",
+    "beginning",
+    "first_words",
+    "short_names",
+]
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,12 @@ class Vocabulary:
     def name(self, row: int) -> str:
         """Return a short name for display: the name in the source, or else the beginning of the text."""
         name = self.names[row] if self.names is not None else ""
-        return name or self.texts[row].split(" -- ")[0].split(", ")[0][:80]
+        return name or beginning(self.texts[row])[:80]
+
+    def full_name(self, row: int) -> str:
+        """Return the name in the source, or else the beginning of the text, however long it is."""
+        name = self.names[row] if self.names is not None else ""
+        return name or beginning(self.texts[row])
 
     def extended(self, ids: Sequence[str], texts: Sequence[str], kind: str) -> Vocabulary:
         """Return a view with more rows. Nothing is copied.
@@ -172,6 +177,11 @@ def short_names(vocabulary: Vocabulary, start: int, stop: int) -> pl.Series:
         return first_words(texts)
     names = pl.Series(vocabulary.names.slice(start, stop), dtype=pl.String)
     return pl.select(pl.when(names != "").then(names).otherwise(first_words(texts))).to_series()
+
+
+def beginning(text: str) -> str:
+    """Return a text up to the first dash or comma, which is often a name."""
+    return text.split(" -- ", maxsplit=1)[0].split(", ", maxsplit=1)[0]
 
 
 def first_words(texts: pl.Series) -> pl.Series:

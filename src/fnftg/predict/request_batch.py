@@ -70,6 +70,7 @@ class RequestBatch:
             np.array(delta.triples, np.int32).reshape(-1, 3),
             [entity.text for entity in delta.entities],
             features,
+            [relation.text for relation in delta.relations],
             relation_fingerprints(self.texts, relations),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -179,6 +179,10 @@ class FeatureStore:
         features = self._encode(first, None, tokens=tokens)
         table = ViewTable(self.table, FlatTable(features, index), view)
         return FeatureStore(self.encoder, tokens, self.pooling, table, self.token_budget, [], self, self.precision)
+
+    def encode_texts(self, texts: Sequence[str]) -> Float32Array:
+        """Return the features of any texts (n,), which need not be in the graph: (n, hidden)."""
+        return self._encode(np.arange(len(texts)), None, tokens=self.tokens.of_texts(texts, self.encoder))
 
     def _keys(self, rows: Int64Array, second_rows: Int64Array) -> Int64Array:
         return rows * len(self.tokens) + second_rows

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fnftg.array_files import load_array, write_array
-from fnftg.arrays import Float32Array, Int32Array
+from fnftg.arrays import Float32Array, Int32Array, IntArray
 from fnftg.console import progress
 from fnftg.errors import FnftgError
 from fnftg.text.cache import cached, read_cached
@@ -18,6 +18,7 @@ from fnftg.text.rows import content_key
 
 MAX_ENTITIES = 250_000  # as all pairs are compared
 BLOCK = 1 << 25  # similarities in memory at a time
+PAIRS = 1 << 15  # pairs of texts in memory at a time
 DIGITS = 4  # of the rounded similarities, which makes them independent of the order of summation
 NO_NEIGHBOUR = -1
 ROWS, COSINES = "rows.npy", "cosines.npy"
@@ -90,6 +91,19 @@ class TextKNN:
         rows, cosines = self._nearest(distinct, lambda amount: None)
         return rows[place], cosines[place]
 
+    def similarities(self, features: Float32Array) -> Float32Array:
+        """Return the rounded cosines of feature vectors (m, hidden) with the texts of all entities: (m, n)."""
+        asked = unit(features)
+        return np.concatenate([rounded(asked @ part.T) for part in self.units], axis=1)
+
+    def similarities_of(self, ones: IntArray, others: IntArray) -> Float32Array:
+        """Return the rounded cosines of the texts of pairs of entities (m,)."""
+        found = np.empty(len(ones), np.float32)
+        for start in range(0, len(ones), PAIRS):
+            part = slice(start, start + PAIRS)
+            found[part] = np.einsum("md,md->m", self._gather(ones[part]), self._gather(others[part]))
+        return rounded(found)
+
     @property
     def size(self) -> int:
         """Number of entities."""
@@ -123,7 +137,7 @@ class TextKNN:
         rows[query[best], place[best]] = row[best]
         cosines[query[best], place[best]] = value[best] / 10**DIGITS
 
-    def _gather(self, entities: Int32Array) -> Float32Array:
+    def _gather(self, entities: IntArray) -> Float32Array:
         """Gather rows of the concatenated parts."""
         starts = np.cumsum([0, *map(len, self.units)])
         gathered = np.empty((len(entities), self.units[0].shape[1]), np.float32)
@@ -131,6 +145,12 @@ class TextKNN:
             here = (entities >= first) & (entities < stop)
             gathered[here] = table[entities[here] - first]
         return gathered
+
+
+def rounded(cosines: Float32Array) -> Float32Array:
+    """Round cosines to DIGITS."""
+    found: Float32Array = np.round(cosines, DIGITS)
+    return found
 
 
 def unit(features: Float32Array) -> Float32Array:

@@ -32,6 +32,7 @@ class GraphTexts:
     knn: dict[int, TextKNN] = field(default_factory=dict, repr=False)  # by k
     cache: Path | None = None  # the folder of precomputed nearest texts
     vocabulary: Vocabulary | None = field(default=None, repr=False)  # of the entities, for mentions of their names
+    relation_vocabulary: Vocabulary | None = field(default=None, repr=False)
     found_mentions: dict[int, Mentions] = field(default_factory=dict, repr=False)  # by number of words
 
     @classmethod
@@ -42,13 +43,29 @@ class GraphTexts:
         if config.training == "frozen":
             pooling, budget = pooling_of(config, encoder), config.token_budget
             features = FeatureStore.of(encoder, tokens, pooling, cache, budget, config.precision)
-        return cls(tokens, features, len(graph.entities), len(graph.relations), vocabulary=graph.entities, cache=cache)
+        return cls(
+            tokens,
+            features,
+            len(graph.entities),
+            len(graph.relations),
+            vocabulary=graph.entities,
+            relation_vocabulary=graph.relations,
+            cache=cache,
+        )
 
     def extended(self, view: KnowledgeGraph, encoder: Encoder) -> GraphTexts:
         """Return the texts of a view of the graph. Only the texts that it adds are tokenised and encoded."""
         tokens = self.tokens.extended(view, encoder)
         features = None if self.features is None else self.features.extended(tokens)
-        return GraphTexts(tokens, features, len(view.entities), len(view.relations), self, vocabulary=view.entities)
+        return GraphTexts(
+            tokens,
+            features,
+            len(view.entities),
+            len(view.relations),
+            self,
+            vocabulary=view.entities,
+            relation_vocabulary=view.relations,
+        )
 
     def nearest_texts(self, k: int) -> TextKNN:
         """Return the index of the k nearest texts of each entity, by the features of a frozen encoder."""

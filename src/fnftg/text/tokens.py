@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -136,6 +136,11 @@ class TokenStore:
             self.max_length,
             key,
         )
+
+    def of_texts(self, texts: Sequence[str], encoder: Encoder) -> TokenStore:
+        """Return the tokens of other texts (n,), in rows 0 to n, cut to the same number of words."""
+        ragged = _in_memory(_tokenised([list(texts)], encoder, self.words, None))
+        return replace(self, ragged=ragged, entities=len(texts), relations=0, key="")
 
     def __len__(self) -> int:
         return self.entities + 2 * self.relations
