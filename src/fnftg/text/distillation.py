@@ -237,10 +237,10 @@ def similarity_loss(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tenso
     """Return the divergence of the student's from the teacher's distribution over the other texts of a batch.
 
     It needs no layer between the student's and the teacher's width, so the geometry is in the [CLS] vectors themselves,
-    which a model is trained on, and the softmax makes the nearest texts count most. After 80 batches of WN18RR_IND's
-    texts, the nearest text of a held-out one by the teacher was among the student's 10 nearest for 48 % of texts. It was
-    for 17 % with the squared error of the cosines, and for 11 % with the cosine to the teacher's vectors through a
-    linear layer.
+    which a model is trained on. The softmax makes the nearest texts count most. After 80 batches of WN18RR_IND's texts
+    with a learning rate of 0.001, a held-out text's nearest one by the teacher was among the 10 nearest by the student
+    for 48 % of texts; with the squared error of the cosines for 17 %, and with the cosine of the teacher's vectors and
+    the outputs of a linear layer for 11 %.
     """
     mask = torch.eye(len(targets), dtype=torch.bool)
     vectors = functional.normalize(vectors, dim=1)
