@@ -48,7 +48,7 @@ def animals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def distilled(animals: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("distilled") / "minilm-small"  # a name that must not decide the pooling
-    arguments = ["--size", SIZE, "--epochs", "12", "--threads", "1"]
+    arguments = ["--size", SIZE, "--epochs", "60", "--threads", "1"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FNFTG_HOME", str(tmp_path_factory.getbasetemp() / "data-home"))
         assert main(["distill", str(animals), "-o", str(folder), *arguments]) == 0
@@ -86,7 +86,7 @@ def test_held_out_texts_have_the_teachers_geometry(animals: Path, distilled: Pat
 def test_the_folder_says_what_it_is(animals: Path, distilled: Path) -> None:
     report = json.loads((distilled / "distillation.json").read_text())
     assert report["size"] == SIZE and report["teacher"] == "minilm" and report["graphs"] == [str(animals)]
-    assert report["epochs"] == 12 and report["seed"] == 73 and report["words"] == 24
+    assert report["epochs"] == 60 and report["seed"] == 73 and report["words"] == 24
     assert 0 < report["held_out"]["texts"]["cosine"] <= 1 and 0 < report["held_out"]["texts"]["nearest@10"] <= 1
 
 

@@ -204,7 +204,7 @@ def train_student(
     bfloat16 = student.hidden >= BFLOAT16_WIDTH and uses_bfloat16("auto", student.device)
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     trained = np.flatnonzero(~texts.held_out)
-    steps = config.epochs * max(1, len(trained) // BATCH)
+    steps = config.epochs * math.ceil(len(trained) / BATCH)
     rng = np.random.default_rng(config.seed)
     step = 0
     with Progress("Distilling", config.epochs * len(trained), "texts") as shown:
