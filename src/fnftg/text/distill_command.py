@@ -11,9 +11,9 @@ from fnftg.kg.commands.shared_arguments import GRAPH_HELP, add_json, add_output,
 
 def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.epilog = examples(
-        "fnftg distill wordnet-animals -o tiny",
-        "fnftg distill WN18RR_IND wordnet -o mini --size mini --epochs 2",
-        "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --model.text.encoder tiny",
+        "fnftg distill wordnet-animals -o distilled-tiny",
+        "fnftg distill WN18RR_IND wordnet -o distilled-mini --size mini --epochs 2",
+        "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --model.text.encoder distilled-tiny",
     )
     parser.add_argument("graphs", metavar="GRAPH", nargs="+", help=GRAPH_HELP)
     add_output(parser, "FOLDER", "the encoder folder to write")
@@ -41,6 +41,7 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     from fnftg.kg.datasets import data_home
     from fnftg.kg.graph_source import open_graph
     from fnftg.text.distillation import DistillationConfig, distil, load_teacher, save_student
+    from fnftg.text.encoders import SHORT_NAMES
 
     config = DistillationConfig(chosen.size, chosen.epochs, chosen.words, chosen.seed)
     if chosen.threads is not None:
@@ -59,4 +60,5 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         return
     rows = [(name, *figures.values()) for name, figures in report["held_out"].items()]
     print_table(f"{output}: held-out texts", ["", "count", "cosine", "nearest@10"], rows)
-    log(f"Train with it: fnftg train GRAPH -o RUN --config wn18rr-tiny --model.text.encoder {output}")
+    name = f"./{output}" if str(output) in SHORT_NAMES else output  # names of encoders come before folders
+    log(f"Train with it: fnftg train GRAPH -o RUN --config wn18rr-tiny --model.text.encoder {name}")
