@@ -42,7 +42,7 @@ def animals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     of_entities = {ids[row]: texts[row] for row in range(len(ids)) if ids[row] in chosen}
     of_relations = {graph.relations.ids[row]: graph.relations.texts[row] for row in range(len(graph.relations))}
     splits = {"train": triples[:110], "val": triples[110:130], "test": triples[130:]}
-    return KnowledgeGraph.from_triples(splits, of_entities, of_relations).save(tmp_path_factory.mktemp("g") / "s").path  # type: ignore[return-value]
+    return KnowledgeGraph.from_triples(splits, of_entities, of_relations).save(tmp_path_factory.mktemp("g") / "s").path
 
 
 @pytest.fixture(scope="module")

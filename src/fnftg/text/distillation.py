@@ -219,7 +219,7 @@ def train_student(student: Encoder, texts: DistillationTexts, targets: Float32Ar
                     vectors = student_vectors(encoder, graph_texts, texts.rows[batch], texts.second_rows[batch])
                 loss = similarity_loss(vectors.float(), torch.from_numpy(targets[batch]))
                 optimiser.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 step += 1
                 shown.advance(len(batch), f"epoch {epoch}, loss {loss.item():.4f}")
@@ -291,7 +291,8 @@ def linear_map(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the least-squares map from vectors with a constant to targets, (hidden + 1, width)."""
     inputs = with_constant(vectors).double()
     ridge = 1e-6 * len(inputs) * torch.eye(inputs.shape[1], dtype=torch.float64)
-    return torch.linalg.solve(inputs.T @ inputs + ridge, inputs.T @ targets.double()).float()
+    found: torch.Tensor = torch.linalg.solve(inputs.T @ inputs + ridge, inputs.T @ targets.double())
+    return found.float()
 
 
 def with_constant(vectors: torch.Tensor) -> torch.Tensor:
