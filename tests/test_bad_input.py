@@ -137,6 +137,7 @@ COMMANDS = {
     "complete": ["complete", "run", "-o", f"{NOT_UTF8}.tsv"],
     "embed": ["embed", "run", "-o", f"{NOT_UTF8}.npz"],
     "data get": ["data", "get", "wordnet-animals", "-o", NOT_UTF8],
+    "distill": ["distill", "good.tsv", "-o", NOT_UTF8],
     "train": ["train", "good.tsv", "-o", NOT_UTF8],
     "predict": ["predict", "run", "--head", NOT_UTF8, "--relation", "r"],
     "serve": ["serve", "run", "--host", NOT_UTF8],

@@ -47,6 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = {
+    "distill": ["distill", "{graph}", "-o", "{own}/new", "--size", "L-1_H-32_A-2", "--epochs", "1"],
     "train": ["train", "{graph}", "-o", "{own}/new", *SMALL],
     "calibrate": ["calibrate", "{own}/run", "--method", "platt"],
     "complete": ["complete", "{own}/run", "-o", "{own}/out.tsv"],

@@ -55,6 +55,11 @@ COMMANDS = {
     "split support": Command(
         LOOK, "fnftg.kg.commands.split:support", "Make some edges of the held-out entities visible."
     ),
+    "distill": Command(
+        MODEL,
+        "fnftg.text.distill_command:distill",
+        "Distil a small text encoder from a larger one.",
+    ),
     "train": Command(MODEL, "fnftg.training.train_command:train", "Train FnF-TG or another system, or resume a run."),
     "recipes": Command(
         MODEL, "fnftg.training.recipe_command:show_recipes", "List the recipes, or print one to copy and change."

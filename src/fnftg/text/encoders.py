@@ -30,7 +30,7 @@ SHORT_NAMES = {  # the BERTs of Turc et al. (2019)
     "base": "google/bert_uncased_L-12_H-768_A-12",
 }
 MINILM, GLOVE = MINILM_WEIGHTS.encoder, GLOVE_WEIGHTS.encoder
-SCRATCH = re.compile(r"scratch:L-(\d+)_H-(\d+)_A-(\d+)")
+SIZE = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 SENTENCE_ENCODER = re.compile("minilm|mpnet|sentence-transformers", re.IGNORECASE)
 SOURCE = "encoder.json"  # the source of a saved encoder
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -335,9 +335,8 @@ def _pooling(source: str) -> Pooling:
 
 
 def _scratch(name: str, texts: Iterable[str] | None) -> Parts:
-    size = SCRATCH.fullmatch(name)
-    layers, hidden, heads = map(int, size.groups()) if size else (0, 0, 0)
-    if not (layers and hidden and heads) or hidden % heads:
+    size = parsed_size(name.removeprefix("scratch:"))
+    if size is None:
         raise FnftgError(
             f"{shortened(name)} is not an encoder: write scratch:L-2_H-128_A-2 for 2 layers of width 128 with 2 heads;"
             " the width must be a multiple of the heads."
@@ -347,4 +346,11 @@ def _scratch(name: str, texts: Iterable[str] | None) -> Parts:
     from fnftg.text.scratch import random_bert, wordpiece
 
     tokenizer = wordpiece(texts)
-    return checked(random_bert(layers, hidden, heads, len(tokenizer)), tokenizer, f"The encoder {name}")
+    return checked(random_bert(*size, len(tokenizer)), tokenizer, f"The encoder {name}")
+
+
+def parsed_size(size: str) -> tuple[int, int, int] | None:
+    """Return the layers, the width and the heads of a size such as L-2_H-128_A-2, or None if it is not a valid one."""
+    found = SIZE.fullmatch(size)
+    layers, hidden, heads = map(int, found.groups()) if found else (0, 0, 0)
+    return (layers, hidden, heads) if layers and hidden and heads and hidden % heads == 0 else None

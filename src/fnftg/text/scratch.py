@@ -12,8 +12,8 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY, ALPHABET, LONGEST, SEED = 30_522, 1_000, 512, 0  # the first and the third as in BERT
 
 
-def random_bert(layers: int, hidden: int, heads: int, vocabulary: int) -> Any:
-    """Return a BERT with random weights, which are the same on every call."""
+def random_bert(layers: int, hidden: int, heads: int, vocabulary: int, seed: int = SEED) -> Any:
+    """Return a BERT with random weights, which the seed determines."""
     import transformers
 
     config = transformers.BertConfig(
@@ -26,7 +26,7 @@ def random_bert(layers: int, hidden: int, heads: int, vocabulary: int) -> Any:
     )
     model_class: Any = transformers.BertModel
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(seed)
         return model_class(config, add_pooling_layer=False)
 
 

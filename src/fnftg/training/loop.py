@@ -29,6 +29,7 @@ from fnftg.ego.known_answers import KnownAnswers
 from fnftg.errors import FnftgError
 from fnftg.files import is_partial, new_file, remove_abandoned
 from fnftg.json_files import write_json
+from fnftg.kernels.determinism import deterministic
 from fnftg.kg.graph import KnowledgeGraph, Triples
 from fnftg.memory import keep_freed_memory
 from fnftg.models.configs import from_dict, with_former_values
@@ -213,7 +214,7 @@ class Run:
             self.log_file = LogFile(self.run / LOG, self.place.log)
         triples = training.batch_size * self.steps_an_epoch * self.epochs
         progress = Progress("Training", triples, "triples", done=training.batch_size * self.place.step)
-        with progress, repeatable(), stop_signals() as self.stop_asked:
+        with progress, deterministic(), stop_signals() as self.stop_asked:
             while self.place.epoch < self.epochs and not self.is_over():
                 self.epoch(progress, started)
         return self.finish()
@@ -379,20 +380,6 @@ class Run:
         """Write a restart point."""
         if self.first:
             restart.save(self.run, self.objective, self.optimiser, self.place, self.cached_by)
-
-
-@contextmanager
-def repeatable() -> Iterator[None]:
-    """Use deterministic algorithms, so that several threads sum gradients in a fixed order."""
-    deterministic: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    filled, deterministic.fill_uninitialized_memory = deterministic.fill_uninitialized_memory, False  # not needed
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        deterministic.fill_uninitialized_memory = filled
 
 
 @contextmanager
