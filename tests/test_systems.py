@@ -264,6 +264,8 @@ def test_fnf_t_with_projected_relations_translates_by_a_linear_map_of_their_text
     graph: KnowledgeGraph, tmp_path: Path
 ) -> None:
     model, texts = made("fnf", graph, relations="projection", normalise=True, **FROZEN_FNF_T)
+    assert not model.relation_tt.w.weight.any()  # before training, no relation translates
+    torch.nn.init.normal_(model.relation_tt.w.weight)
     later = graph.extended({}, {"has pink": "has a pink one"})  # a relation that came after training
     texts = texts.extended(later, model.tt.encoder)
     triples = np.array([[0, 0, 1], [1, 2, 4], [0, 3, 1]], np.int32)

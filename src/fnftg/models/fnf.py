@@ -110,6 +110,8 @@ class FnF(EvidenceModel):
         self.relation = RelationEmbedding(config.relations, relations, self.width, self.system)
         projected = config.relations == "projection"
         self.relation_tt = TextProjection(config.text, encoder, self.width) if projected else None
+        if self.relation_tt is not None:  # starts at 0, so that texts unlike those of training translate by little
+            torch.nn.init.zeros_(self.relation_tt.w.weight)
         self.allow_self_answers = config.allow_self_answers
         self.evidence = Evidence(config.evidence, self.width, relations) if config.evidence.sources else None
 
