@@ -53,6 +53,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "fnf centre": ("fnf", {"text": {"training": "finetune-centre"}}),
     "fnf text only": ("fnf", {"ego_graphs": False, "relation_conditioning": False, "score": "complex"}),
+    "fnf with projected relations": (
+        "fnf",
+        {"ego_graphs": False, "text": {"query": "vector"}, "relations": "projection"},
+    ),
     "ensemble": (
         "ensemble",
         {

@@ -172,8 +172,9 @@ def test_both_directions_give_the_score_of_the_triple(score: ScoreName) -> None:
 def test_cosine_needs_queries_that_know_their_relation() -> None:
     with pytest.raises(FnftgError, match="relation_conditioning"):
         FnFConfig(score="cosine", relation_conditioning=False)
-    with pytest.raises(FnftgError, match=r"set model\.relations to text"):
-        FnFConfig(score="cosine", relations="table")
+    for relations in ("table", "projection"):
+        with pytest.raises(FnftgError, match=r"set model\.relations to text"):
+            FnFConfig(TextConfig(training="frozen"), score="cosine", relations=relations)  # type: ignore[arg-type]
 
 
 def test_margin_loss_is_the_mean_over_pairs_of_true_and_corrupted_triples() -> None:

@@ -518,6 +518,21 @@ def test_controlled_table_ends_with_fnf_t_and_changes_one_thing_a_row() -> None:
     assert configs[-1] == asdict(from_dict(RunConfig, run_fields(fnf_t, reader, setting, 73, "cumulative", "dynamic")))
 
 
+@pytest.mark.parametrize(
+    "reader, inductive",
+    [(Reader("base", "finetune", "base"), "text"), (Reader("minilm", "frozen", frugal=True), "projection")],
+)
+def test_inductive_relations_of_the_controlled_table_are_those_of_the_recipe(reader: Reader, inductive: str) -> None:
+    table = EXPERIMENTS["controlled"]
+    setting = table.setting(paper.WN18RR)
+    found = [
+        from_dict(RunConfig, run_fields(row, reader, setting, 73, "cumulative", "dynamic")).model.relations
+        for row in table.rows
+        if not row.quoted
+    ]
+    assert found == ["table", *[inductive] * (len(found) - 1)]
+
+
 def test_dataset_table_counts(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(

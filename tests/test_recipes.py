@@ -61,7 +61,8 @@ def test_what_the_recipes_set() -> None:
     assert frugal.training.batch_size == plain.training.batch_size == 512
     assert config_of("frugal-wn18rr").system == "ensemble" and config_of("frugal-wn18rr").model.members == 3
     assert config_of("frugal-fb15k237").model.ego.num_neighbours == 30
-    assert not config_of("frugal-t").model.ego_graphs
+    assert not config_of("frugal-t").model.ego_graphs and config_of("frugal-t").model.relations == "projection"
+    assert frugal.model.relations == plain.model.relations == "text"
     assert config_of("frugal-kepler").model.text.training == "finetune"
     assert config_of("wikidata5m-base").model.text.words == 64
     assert config_of("wikidata5m-base").training.loss.name == "margin"

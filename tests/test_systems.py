@@ -55,6 +55,7 @@ SYSTEM_FIELDS: dict[str, dict[str, Any]] = {
     "statik": {"text": {"training": "finetune-centre", "query": "text"}, "ego": {"num_neighbours": 4}},
     "simkgc": {"text": {"training": "finetune", "query": "text"}, "pre_batch": 60},
 }
+FROZEN_FNF_T = {"ego_graphs": False, "relation_conditioning": False, "text": {"training": "frozen", "query": "vector"}}
 TEMPERATURES = {
     "kepler": 1.0,
     "fnf": 2.0,
@@ -257,6 +258,46 @@ def test_fnf_t_with_a_table_of_relations_translates_by_its_vectors(graph: Knowle
     again = from_pretrained(tmp_path / "model")
     assert torch.equal(again.state_dict()["relation.table.weight"], model.relation.table.weight)
     assert made("fnf", graph, **text_alone)[0].relation.table is None
+
+
+def test_fnf_t_with_projected_relations_translates_by_a_linear_map_of_their_texts(
+    graph: KnowledgeGraph, tmp_path: Path
+) -> None:
+    model, texts = made("fnf", graph, relations="projection", normalise=True, **FROZEN_FNF_T)
+    assert not model.relation_tt.w.weight.any()  # before training, no relation translates
+    torch.nn.init.normal_(model.relation_tt.w.weight)
+    later = graph.extended({}, {"has pink": "has a pink one"})  # a relation that came after training
+    texts = texts.extended(later, model.tt.encoder)
+    triples = np.array([[0, 0, 1], [1, 2, 4], [0, 3, 1]], np.int32)
+    candidates, query_embeddings, batch = vectors(model, texts, later, triples)
+    found = model.similarity(query_embeddings, candidates)
+    count = len(graph.entities)
+    e = functional.normalize(model.tt(texts, torch.arange(count)), dim=-1)
+    r = model.tt.features(texts, count + torch.arange(4)) @ model.relation_tt.w.weight.T
+    for i, (head, relation, tail) in enumerate(triples.tolist()):
+        expected = -(e[head] + r[relation] - e[tail]).abs().sum().item()
+        assert found[i, batch.answers[i]].item() == pytest.approx(expected, abs=1e-4)
+        assert found[3 + i, batch.answers[3 + i]].item() == pytest.approx(expected, abs=1e-4)
+    assert not torch.allclose(r[3], r[:3], atol=1e-3)
+    save_pretrained(model, tmp_path / "model", {})
+    again = from_pretrained(tmp_path / "model")
+    assert torch.equal(vectors(again, texts, later, triples)[1], query_embeddings)
+
+
+def test_checkpoint_from_before_projected_relations_gives_the_same_scores(
+    graph: KnowledgeGraph, tmp_path: Path
+) -> None:
+    """Up to 0.3, the config did not say where the relation vectors come from: from the TT."""
+    model, texts = made("fnf", graph, **FROZEN_FNF_T)
+    save_pretrained(model, tmp_path / "model", {})
+    (tmp_path / "model" / "checksums.json").unlink()
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["model"].pop("relations") == "text"
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    again: Any = from_pretrained(tmp_path / "model")
+    triples = graph.triples("train")[:3]
+    assert again.relation_tt is None
+    assert torch.equal(vectors(again, texts, graph, triples)[1], vectors(model, texts, graph, triples)[1])
 
 
 def test_nll_is_that_of_true_and_of_corrupted_triples() -> None:
@@ -550,6 +591,11 @@ def test_bad_word_vectors_get_one_sentence(content: str, tmp_path: Path) -> None
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "score": ("blp", {"score": "rotate"}, "model.score"),
     "relations": ("bow", {"relations": "graph"}, "model.relations"),
+    "projected relations": (
+        "fnf",
+        {"relations": "projection", "text": {"training": "finetune"}},
+        "model.relations projection needs a frozen encoder",
+    ),
     "centre without ego-graphs": ("blp", {"text": {"training": "finetune-centre"}}, "centre needs ego-graphs"),
     "pool": ("dkrl", {"pool": 0}, "must be at least 1"),
     "kepler frozen": ("kepler", {"text": {"training": "frozen"}}, "KEPLER trains its encoder"),

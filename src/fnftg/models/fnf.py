@@ -35,7 +35,7 @@ from fnftg.models.text_inputs import (
 )
 from fnftg.models.text_only import check_choices
 from fnftg.text.encoders import Encoder, TextConfig
-from fnftg.text.text_transformer import GraphTexts, TextTransformer
+from fnftg.text.text_transformer import GraphTexts, TextProjection, TextTransformer
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class FnFConfig:
         ego: the ego-graphs.
         ego_graphs: read the ego-graphs of head and tail; if false, entities are represented by their texts only.
         relation_conditioning: encode queries as [h‖r] and [t‖r⁻¹]; if false, encode h and t without the relation.
-        relations: relation vectors of the score: text encodes the relation's text (the paper's), table learns one per
-            relation of the training graph (BLP's).
+        relations: relation vectors of the score: text encodes the relation's text with the TT (the paper's), projection
+            with a linear layer of its own, for a frozen encoder, table learns one per relation of the training graph
+            (BLP's).
         score: score function: transe (L1, the paper's), distmult, complex, simple, or cosine, which trains faster.
         normalise: scale entity vectors to length 1; always on with cosine.
         allow_self_answers: allow an entity as its own answer; if false, only for relations with a self-loop in train.
@@ -61,7 +62,7 @@ class FnFConfig:
     ego: EgoConfig = field(default_factory=EgoConfig)
     ego_graphs: bool = True
     relation_conditioning: bool = True
-    relations: RelationsFrom = "text"
+    relations: RelationsFrom | Literal["projection"] = "text"
     score: ScoreName | Literal["cosine"] = "transe"
     normalise: bool = False
     allow_self_answers: bool = True
@@ -72,8 +73,11 @@ class FnFConfig:
             raise FnftgError(f"There is no score {self.score!r}: choose one of {', '.join(SCORES)}, cosine.")
         if self.score == "cosine" and not self.relation_conditioning:
             raise FnftgError("The score cosine needs relation_conditioning: set model.relation_conditioning to true.")
-        check_choices("transe", self.relations)
-        if self.score == "cosine" and self.relations == "table":
+        if self.relations != "projection":
+            check_choices("transe", self.relations)
+        elif self.text.training != "frozen":
+            raise FnftgError("model.relations projection needs a frozen encoder: set model.relations to text.")
+        if self.score == "cosine" and self.relations != "text":
             raise FnftgError("The score cosine has no relation vectors: set model.relations to text.")
         check_requirements(
             self.evidence,
@@ -104,6 +108,10 @@ class FnF(EvidenceModel):
         joined = config.relation_conditioning and config.text.query == "vector"
         self.join = Join(self.width) if joined else None
         self.relation = RelationEmbedding(config.relations, relations, self.width, self.system)
+        projected = config.relations == "projection"
+        self.relation_tt = TextProjection(config.text, encoder, self.width) if projected else None
+        if self.relation_tt is not None:  # starts at 0, so that texts unlike those of training translate by little
+            torch.nn.init.zeros_(self.relation_tt.w.weight)
         self.allow_self_answers = config.allow_self_answers
         self.evidence = Evidence(config.evidence, self.width, relations) if config.evidence.sources else None
 
@@ -196,5 +204,5 @@ class FnF(EvidenceModel):
     def query_embeddings(self, texts: GraphTexts, entity: Tensor, labels: Int32Array) -> Tensor:
         if self.config.score == "cosine":  # the centre's vector already depends on the relation
             return entity
-        relation = self.relation(self.tt, texts, labels)  # the same r for tails and heads
+        relation = self.relation(self.relation_tt or self.tt, texts, labels)  # the same r for tails and heads
         return compose_queries(self.config.score, entity, relation, to_device(labels >= texts.relations, entity.device))

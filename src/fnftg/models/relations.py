@@ -19,13 +19,14 @@ class RelationEmbedding(nn.Module):
     """Relation vectors from a learned table or from the relations' texts.
 
     Args:
-        source: table or text. A table covers only the relations of the training graph.
+        source: table, or text or projection, which differ in what reads the texts. A table covers only the relations of
+            the training graph.
         count: number of relations of the training graph.
         width: size of the vectors.
         system: name of the system, for error messages.
     """
 
-    def __init__(self, source: RelationsFrom, count: int, width: int, system: str):
+    def __init__(self, source: RelationsFrom | Literal["projection"], count: int, width: int, system: str):
         super().__init__()
         self.count, self.system = count, system
         self.table = nn.Embedding(count, width) if source == "table" else None

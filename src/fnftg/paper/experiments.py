@@ -207,21 +207,20 @@ def _controlled() -> tuple[Row, ...]:
     The last change leads to FnF-T: the paper's last two rows are one model with the same figures. All rows are
     therefore FnF-T; the first has BLP's relations, width, batch size and negatives.
     """
+    blp: Fields = {
+        "model": {"text": {"width": 128}},
+        "training": {"batch_size": 64, "negatives": "drawn", "num_negatives": 64},
+    }
     steps: tuple[tuple[str, str, Fields], ...] = (
-        (
-            "blp",
-            "FnF-T with BLP's settings",
-            {
-                "model": {"text": {"width": 128}, "relations": "table"},
-                "training": {"batch_size": 64, "negatives": "drawn", "num_negatives": 64},
-            },
-        ),
-        ("inductive-relations", "+ inductive relations", {"model": {"relations": "text"}}),
+        ("inductive-relations", "+ inductive relations", blp),  # the recipe's
         ("batch-tying", "+ negatives batch tying", {"training": {"negatives": "tied"}}),
         ("embedding-size", "+ bigger embedding size", {"model": {"text": {"width": None}}}),
         ("batch-size", "+ bigger batch size", {"training": {"batch_size": 128}}),
     )
-    rows, fields = [Row("quoted", "fnf-t", "BLP, as published", quoted=True)], TEXT_ALONE
+    table = merge_fields(merge_fields(TEXT_ALONE, blp), {"model": {"relations": "table"}})
+    rows = [Row("quoted", "fnf-t", "BLP, as published", quoted=True)]
+    rows.append(Row("blp", "fnf-t", "FnF-T with BLP's settings", fields=table))
+    fields = TEXT_ALONE
     for key, label, change in steps:
         fields = merge_fields(fields, change)
         rows.append(Row(key, "fnf-t", label, fields=fields))
