@@ -1,8 +1,8 @@
 """Relation text: what the words of a relation say about its answers, if no edge of the relation is visible.
 
-All other sources count visible edges of the relation, so they have nothing to say about a relation without any. Then its
-text is all there is, besides the texts and the other edges of the entities. Four observations make an entity a likely
-answer:
+All other sources count visible edges of the relation, so they have nothing to say about a relation without any. Then
+its text is all there is, besides the texts and the other edges of the entities. Four observations make an entity a
+likely answer:
 
 - its text is similar to the words of the relation that name the answer: the last words of "country official language"
   for tails, the first words for heads;
@@ -10,8 +10,8 @@ answer:
 - another edge connects it with the query entity;
 - one of the two texts names the other entity.
 
-Edges with the label of the query are not used, so a hidden edge cannot leak. If the protocol hides every edge of a pair,
-no edge of the query entity is used.
+Edges with the label of the query are not used, so a hidden edge cannot leak. If the protocol hides every edge of a
+pair, no edge of the query entity is used.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class RelationText(EvidenceSource):
 def without_other_edges(
     triples: Int64Array, context: VisibleGraph, centres: Int32Array, labels: Int32Array
 ) -> BoolArray:
-    """Return for each query (q,) whether all edges of its relation are edges of the query entity, given `triples` (R,)."""
+    """Return for each query (q,) whether its relation has edges of the query entity only, if any; `triples` is (R,)."""
     relation = labels % context.relations
     as_head, tails = context.known(centres, relation)
     as_tail, _ = context.known(centres, relation + np.int32(context.relations))
@@ -140,7 +140,7 @@ def without_other_edges(
 
 
 def other_edges(context: VisibleGraph, centres: Int32Array, label: int) -> Int64Array:
-    """Return the keys query · N + entity of the edges of centres (q,) with other labels, without very many of one centre."""
+    """Return the keys query · N + entity of the edges of centres (q,) with other labels; none of a very large centre."""
     graph = context.subgraph(centres)
     rows = graph.inside(centres)
     starts = graph.neighbours.offsets[rows]

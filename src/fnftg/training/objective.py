@@ -18,7 +18,7 @@ from fnftg.training.batches import TrainingBatch
 class Step:
     """The inputs of a training step.
 
-    A plain class, because Lightning searches the fields of dataclasses for tensors to convert, and copies what it finds.
+    A plain class, because Lightning searches the fields of dataclasses for tensors to convert, and copies them.
 
     Args:
         context: the texts and edges that the model may use.
