@@ -228,6 +228,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "mentions in whole texts": evidence_from("mentions", initial_weight=1.0, mention_words=0),
     "mentions in nine words": evidence_from("mentions", initial_weight=1.0, mention_words=9),
     "few_shot_prior": evidence_from("few_shot_prior", num_nearest=4, num_candidates=9),
+    "relation_text": evidence_from("relation_text", num_nearest=4, num_candidates=9),
     "all of these": evidence_from(*SOURCES, num_nearest=3, evaluation_num_nearest=7, num_candidates=9),
     "outgoing": {"ego__directions": "out"},
     "drawn": {"ego__evaluation_num_neighbours": 3},

@@ -14,7 +14,7 @@ class EvidenceConfig:
 
     Args:
         sources: names of the sources: text_knn, relation_cooccurrence, mentions, few_shot_prior, relation_text.
-        num_nearest: number of nearest texts that text_knn and few_shot_prior use per entity.
+        num_nearest: number of nearest texts that text_knn, few_shot_prior and relation_text use per entity.
         evaluation_num_nearest: number of nearest texts for text_knn in evaluation and prediction; if null, num_nearest.
         num_candidates: maximum number of candidates per query and source.
         mention_words: number of words of each text in which mentions are found; if null, text.words, as the encoder

@@ -140,7 +140,7 @@ def without_other_edges(
 
 
 def other_edges(context: VisibleGraph, centres: Int32Array, label: int) -> Int64Array:
-    """Return the keys query · N + entity of the edges of centres (q,) with other labels; none of a very large centre."""
+    """Return the keys query · N + entity of the edges of centres (q,) with other labels; none if it has very many."""
     graph = context.subgraph(centres)
     rows = graph.inside(centres)
     starts = graph.neighbours.offsets[rows]
