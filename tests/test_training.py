@@ -128,6 +128,20 @@ def test_several_threads_give_the_same_weights_every_time(store: Path, tmp_path:
     assert same(weights(tmp_path / "one"), weights(tmp_path / "third"))
 
 
+@pytest.mark.parametrize("training", ["frozen", "finetune"])
+def test_bfloat16_trains_and_learns_about_the_same(training: str, store: Path, tmp_path: Path) -> None:
+    """Which `auto` chooses on a GPU; the weights themselves stay in float32."""
+    model = {"text": {"training": training}}
+    for precision in ("32-true", "bf16-mixed"):
+        config = configured(model=model, trainer={"precision": precision, "threads": 1})
+        train_run(fnftg.KnowledgeGraph.open(store), config, tmp_path / precision)
+    first, second = (np.array(losses(tmp_path / precision)) for precision in ("32-true", "bf16-mixed"))
+    assert (first != second).any() and second == pytest.approx(first, rel=0.1)
+    assert {weight.dtype for weight in weights(tmp_path / "bf16-mixed").values() if weight.is_floating_point()} == {
+        torch.float32
+    }
+
+
 def restart_step(run: Path) -> int:
     try:
         return int(json.loads((run / "restart" / "state.json").read_text())["step"])
