@@ -20,6 +20,8 @@ ENTITIES = {
     "everest": "Everest, a mountain",
     "thai": "Thai, a language of South East Asia",
     "thailand": "Thailand, a country of South East Asia",
+    "twin": "Twin, of which other is the second",
+    "other": "Other, which has a twin",
 }
 RELATIONS = {"capital": "country capital city", "spoken": "country official language", "height": "mountain height"}
 ROWS = {name: row for row, name in enumerate(ENTITIES)}
@@ -29,7 +31,7 @@ CAPITAL, SPOKEN = 0, 1
 @pytest.fixture(scope="module")
 def texts() -> GraphTexts:
     triples = [("nepal", "capital", "kathmandu"), ("nepal", "spoken", "nepali"), ("everest", "height", "thai")]
-    triples += [("thailand", "capital", "thai")]
+    triples += [("thailand", "capital", "thai"), ("twin", "capital", "other")]
     graph = fnftg.KnowledgeGraph.from_triples({"train": triples}, ENTITIES, RELATIONS)
     order = [graph.entities.ids[row] for row in range(len(ENTITIES))]
     ROWS.update({name: row for row, name in enumerate(order)})
@@ -81,6 +83,8 @@ def test_it_is_silent_where_another_entity_has_an_edge_of_the_relation(texts: Gr
 def test_other_edges_and_mentions_are_told_apart(texts: GraphTexts) -> None:
     found = asked(texts, [("nepal", CAPITAL, "kathmandu")], "nepal", SPOKEN)
     assert [found[name][2:] for name in ("kathmandu", "nepali", "thai")] == [[1, 1], [0, 1], [0, 0]]
+    both = asked(texts, [], "kathmandu", SPOKEN)
+    assert both["nepal"][3] == 1 and asked(texts, [], "twin", SPOKEN)["other"][3] == 2
 
 
 def test_a_hidden_pair_has_no_edges(texts: GraphTexts) -> None:

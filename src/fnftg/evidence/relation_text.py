@@ -8,7 +8,7 @@ likely answer:
   for tails, the first words for heads;
 - its text is similar to that of the query entity;
 - another edge connects it with the query entity;
-- one of the two texts names the other entity.
+- its text names the query entity, or the other way round; two mentions say more than one.
 
 Edges with the label of the query are not used, so a hidden edge cannot leak. If the protocol hides every edge of a
 pair, no edge of the query entity is used.
@@ -32,6 +32,7 @@ from fnftg.evidence.base import (
     query_of_each,
 )
 from fnftg.kernels.ranges import ranges
+from fnftg.text.mentions import NAMED, NAMES
 from fnftg.text.nearest_texts import NO_NEIGHBOUR
 
 WEIGHT_DIGITS = 3  # of rounded weights, which do not depend on the order of summation
@@ -46,8 +47,8 @@ class RelationText(EvidenceSource):
     features: ClassVar[tuple[Feature, ...]] = (
         Feature("answer_words", None, 8.0),
         Feature("query_similarity", None, 3.5),
-        Feature("other_edge", None, 1.6),
-        Feature("mention", None, 6.0),
+        Feature("other_edge", None, 2.0),
+        Feature("mentions", None, 6.0),
     )
     requires: ClassVar[tuple[Requirement, ...]] = ("frozen text", "both directions")
 
@@ -97,12 +98,13 @@ class RelationText(EvidenceSource):
         ]
         query, entity = np.divmod(np.unique(np.concatenate(keys)), size)
         query, entity = query[entity != centres[query]], entity[entity != centres[query]]
+        kinds = mentions.between(centres[query].astype(np.int64), entity)
         features = np.stack(
             [
                 words[entity],
                 np.maximum(knn.similarities_of(centres[query], entity), 0),
                 np.isin(query * size + entity, connected),
-                mentions.between(centres[query].astype(np.int64), entity) > 0,
+                (kinds & NAMES > 0) + (kinds & NAMED > 0).astype(np.float32),
             ],
             axis=1,
         ).astype(np.float32)
@@ -122,7 +124,7 @@ class RelationText(EvidenceSource):
             f"the text of {{answer}} is similar to “{words}”, words of the relation ({features[0]:.2f})",
             f"the text of {{answer}} is similar to that of {{query}} ({features[1]:.2f})",
             "another edge connects {query} and {answer}",
-            "one of the two texts names the other entity",
+            f"{'both texts name' if features[3] > 1 else 'one of the two texts names'} the other entity",
         )
         return Finding(", ".join(sentence for sentence, value in zip(sentences, features, strict=True) if value))
 
