@@ -39,7 +39,7 @@ from fnftg.text.encoders import TextConfig, load_encoder, pooled
 from fnftg.text.rows import GraphLines
 from fnftg.text.text_transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch, epoch_order
-from fnftg.training.objective import Objective
+from fnftg.training.objective import Objective, StepInputs
 
 SCRATCH = "scratch:L-2_H-128_A-2"
 
@@ -119,7 +119,7 @@ def steps(
         egos = context.ego_graphs(
             config.ego, batch.queries.centres, batch.hidden("target"), (0, 0, index), training=True
         )
-        loss = objective(context, batch, egos, batch.negatives(known))
+        loss = objective(StepInputs(context, batch, egos, batch.negatives(known)))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -234,7 +234,7 @@ def test_counts_of_posted_triples_are_those_of_imported_ones(
         imported = context_of(triples | posted, whole, directions)
         rows = np.array(sorted(posted), np.int32).reshape(-1, 3)
         new_texts, prints = ["new"] * more_entities, np.ones(more_relations, np.int64)
-        extended = ExtendedContext(base, rows, new_texts, lambda: features, prints)
+        extended = ExtendedContext(base, rows, new_texts, lambda: features, ["new"] * more_relations, prints)
         view = context_of(triples | posted, whole, directions, base=base, added=new_triples(base.known, rows))
         centres, labels = all_queries(imported)
         expected = columns(features_of(imported, centres, labels))

@@ -46,7 +46,7 @@ from fnftg.training import restart
 from fnftg.training.batches import TrainingBatch, epoch_order
 from fnftg.training.evidence_fitting import fit_evidence, fits_evidence, has_parts_to_fit_on
 from fnftg.training.log_file import LogFile
-from fnftg.training.objective import Objective, Step
+from fnftg.training.objective import Objective, StepInputs
 from fnftg.training.restart import TrainingState
 from fnftg.training.run_config import RunConfig, TrainerConfig
 
@@ -284,7 +284,7 @@ class Run:
             group["lr"] = self.learning_rate()
         last_of_several = (index + 1) % training.accumulate == 0 or index + 1 == self.steps_an_epoch
         with self.fabric.no_backward_sync(self.wrapped, enabled=not last_of_several):
-            loss = self.wrapped(Step(self.context, batch, egos, negatives))
+            loss = self.wrapped(StepInputs(self.context, batch, egos, negatives))
             value = float(self.fabric.all_reduce(loss.detach(), reduce_op="mean"))
             if not math.isfinite(value):
                 raise FnftgError(

@@ -15,7 +15,7 @@ from fnftg.models.text_inputs import to_device
 from fnftg.training.batches import TrainingBatch
 
 
-class Step:
+class StepInputs:
     """The inputs of a training step.
 
     A plain class, because Lightning searches the fields of dataclasses for tensors to convert, and copies them.
@@ -39,7 +39,7 @@ class Objective(nn.Module):
         self.model = model
         self.loss = RankingLoss(config)
 
-    def forward(self, step: Step) -> Tensor:
+    def forward(self, step: StepInputs) -> Tensor:
         """Return the mean loss of this process's queries (2b,) against the candidates (2B,) of all processes."""
         context, batch = step.context, step.batch
         candidates, query_embeddings = self.model(
