@@ -7,6 +7,7 @@ import pytest
 
 import fnftg
 from fnftg.ego.context import ExtendedContext, GraphContext, relation_fingerprints
+from fnftg.evidence import relation_text
 from fnftg.evidence.base import QueryBatch
 from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.relation_text import RelationText
@@ -85,6 +86,14 @@ def test_other_edges_and_mentions_are_told_apart(texts: GraphTexts) -> None:
     assert [found[name][2:] for name in ("kathmandu", "nepali", "thai")] == [[1, 1], [0, 1], [0, 0]]
     both = asked(texts, [], "kathmandu", SPOKEN)
     assert both["nepal"][3] == 1 and asked(texts, [], "twin", SPOKEN)["other"][3] == 2
+
+
+def test_the_target_does_not_count_towards_too_many_edges(texts: GraphTexts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation_text, "MAX_EDGES", 1)
+    edges = [("nepal", CAPITAL, "kathmandu")]
+    assert asked(texts, [*edges, ("nepal", SPOKEN, "nepali")], "nepal", SPOKEN) == asked(texts, edges, "nepal", SPOKEN)
+    assert asked(texts, edges, "nepal", SPOKEN)["kathmandu"][2] == 1
+    assert asked(texts, [*edges, ("nepal", CAPITAL, "thai")], "nepal", SPOKEN)["kathmandu"][2] == 0
 
 
 def test_a_hidden_pair_has_no_edges(texts: GraphTexts) -> None:

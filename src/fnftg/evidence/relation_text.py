@@ -147,7 +147,8 @@ def other_edges(context: VisibleGraph, centres: Int32Array, label: int) -> Int64
     rows = graph.inside(centres)
     starts = graph.neighbours.offsets[rows]
     counts = graph.neighbours.offsets[rows + 1] - starts
-    counts[counts > MAX_EDGES] = 0
+    own = np.diff(context.known(centres, np.full(len(centres), label, np.int32))[0])  # may contain the target
+    counts[counts - own > MAX_EDGES] = 0
     places = ranges(starts, counts)
     others = graph.outside(graph.neighbours.entities[places])
     keys = np.repeat(np.arange(len(centres)), counts) * context.entities + others
