@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fnftg.kernels.ego_attention import EgoInputs, ego_attention
 from fnftg.kernels.l1 import l1_distances
 from fnftg.kernels.ranks import count_ranks, l1_pairs, top_k
-from fnftg.kernels.segments import attend, segment_softmax, segment_sum
+from fnftg.kernels.segments import segment_softmax, segment_sum
 
 Work = Callable[[], Any]
 
@@ -126,8 +127,10 @@ def segment_rows(rounds: int) -> list[dict[str, Any]]:
     segments, edges = torch.repeat_interleave(torch.arange(20_000), lengths), int(lengths.sum())
     scores, upstream_scores = torch.randn(edges, 4, requires_grad=True), torch.randn(edges, 4)
     rows, upstream_rows = torch.randn(edges, 256, requires_grad=True), torch.randn(20_000, 256)
-    query, upstream = torch.randn(20_000, 4, 64, requires_grad=True), torch.randn(20_000, 4, 64)
-    keys, values = (torch.randn(edges, 4, 64, requires_grad=True) for _ in range(2))
+    leaves = [torch.randn(n, 256, requires_grad=True) for n in (20_000, 20_000, 20_000, 8_000, 8_000, 400, 400)]
+    nodes, labels = torch.randint(0, 8_000, (edges,)), torch.randint(0, 400, (edges,))
+    edges_of_centres: Any = offsets, nodes, labels
+    inputs, upstream = EgoInputs(*leaves, *edges_of_centres), torch.randn(20_000, 256)
 
     def plain_sum(values: Tensor) -> Tensor:
         return torch.zeros(20_000, *values.shape[1:]).index_add(0, segments, values)
@@ -137,13 +140,20 @@ def segment_rows(rounds: int) -> list[dict[str, Any]]:
         powers = torch.exp(scores - highest.index_select(0, segments))
         return powers / plain_sum(powers).index_select(0, segments)
 
-    def plain_attend() -> Tensor:
-        weights = plain_softmax((query.index_select(0, segments) * keys).sum(-1) / 8)
-        return plain_sum(weights.unsqueeze(-1) * values)
+    def plain_attention() -> Tensor:
+        query, own_keys, own_values, keys, values, key_factors, value_factors = leaves
+        segment = torch.cat([torch.arange(20_000), segments])  # the centres themselves, then their edges
+        query = query.index_select(0, segment).view(-1, 4, 64)
+        keys = torch.cat([own_keys, keys.index_select(0, nodes) * key_factors.index_select(0, labels)])
+        values = torch.cat([own_values, values.index_select(0, nodes) * value_factors.index_select(0, labels)])
+        powers = torch.exp((query * keys.view(-1, 4, 64)).sum(-1) / 8)
+        totals = torch.zeros(20_000, 4).index_add(0, segment, powers)
+        weighted = (powers / totals.index_select(0, segment)).unsqueeze(-1) * values.view(-1, 4, 64)
+        return torch.zeros(20_000, 4, 64).index_add(0, segment, weighted).flatten(1)
 
     def step(function: Callable[[], Tensor], upstream: Tensor) -> Work:
         def work() -> None:
-            for leaf in (scores, rows, query, keys, values):
+            for leaf in (scores, rows, *leaves):
                 leaf.grad = None
             function().backward(upstream)  # type: ignore[no-untyped-call]
 
@@ -165,10 +175,10 @@ def segment_rows(rounds: int) -> list[dict[str, Any]]:
             rounds,
         ),
         row(
-            "attention over segments, forward and backward, 4 × 64",
-            step(lambda: attend(query, keys, values, offsets), upstream),
+            "attention over ego-graphs, forward and backward, 4 × 64",
+            step(lambda: ego_attention(inputs, 4), upstream),
             "torch",
-            step(plain_attend, upstream),
+            step(plain_attention, upstream),
             rounds,
         ),
     ]

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from fnftg.ego.context import GraphContext
 from fnftg.evidence.sources import SOURCES
-from fnftg.kernels import l1, segments
+from fnftg.kernels import ego_attention, l1, segments
 from fnftg.kg import KnowledgeGraph
 from fnftg.models.configs import from_dict
 from fnftg.models.evidence_model import EvidenceModel, evidence_of
@@ -211,10 +211,11 @@ def test_the_fake_device_refuses_tensors_of_main_memory_and_gives_none_back() ->
 # Kernels: plain torch, which runs on any device, gives what the compiled loops do.
 
 
-def both_ways(module: Any, name: str, monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
+def both_ways(modules: Any, name: str, monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
     fast = run()
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, lambda *tensors: False)
+        for module in modules:
+            patch.setattr(module, name, lambda *tensors: False)
         plain = run()
     assert len(fast) == len(plain)
     for one, other in zip(fast, plain, strict=True):
@@ -223,18 +224,17 @@ def both_ways(module: Any, name: str, monkeypatch: pytest.MonkeyPatch, run: Any)
 
 def test_plain_torch_attends_as_the_compiled_loops_do(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    offsets = torch.tensor([0, 3, 3, 4, 11])
-    query, keys, values = (torch.randn(n, 2, 8, requires_grad=True) for n in (4, 11, 11))
-    scores, direction = torch.randn(11, 2, requires_grad=True), torch.randn(4, 2, 8)
+    offsets, edges = torch.tensor([0, 3, 3, 4, 11]), torch.arange(11)
+    rows = [torch.randn(n, 16, requires_grad=True) for n in (4, 4, 4, 5, 5, 3, 3)]
+    scores, direction = torch.randn(11, 2, requires_grad=True), torch.randn(4, 16)
 
     def run() -> list[Tensor]:
-        attended = segments.attend(query, keys, values, offsets)
-        weights = segments.attention_weights(query, keys, offsets)
-        softmax, sums = segments.segment_softmax(scores, offsets), segments.segment_sum(values, offsets)
-        total = (attended * direction).sum() + (weights * scores).sum() + (softmax**2).sum() + (sums**2).sum()
-        return [attended, weights, softmax, sums, *torch.autograd.grad(total, (query, keys, values, scores))]
+        attended = ego_attention.ego_attention(ego_attention.EgoInputs(*rows, offsets, edges % 5, edges % 3), 2)
+        softmax, sums = segments.segment_softmax(scores, offsets), segments.segment_sum(scores, offsets)
+        total = (attended * direction).sum() + (softmax**2).sum() + (sums**2).sum()
+        return [attended, softmax, sums, *torch.autograd.grad(total, (*rows, scores))]
 
-    both_ways(segments, "_compiled", monkeypatch, run)
+    both_ways((segments, ego_attention), "is_compiled", monkeypatch, run)
 
 
 @pytest.mark.parametrize("chunk", [1, 1 << 24])
@@ -250,4 +250,4 @@ def test_plain_torch_measures_l1_distances_as_the_compiled_loops_do(
         distances = l1.l1_distances(queries, candidates)
         return [distances, *torch.autograd.grad((distances * direction).sum(), (queries, candidates))]
 
-    both_ways(l1, "compiled", monkeypatch, run)
+    both_ways((l1,), "compiled", monkeypatch, run)

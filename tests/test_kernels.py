@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from torch import Tensor
 
 from fnftg.arrays import AnyArray, Float32Array
 from fnftg.kernels import l1, ranks, threads
+from fnftg.kernels.dropout import dropout
+from fnftg.kernels.ego_attention import EgoInputs, ego_attention, ego_attention_weights
 from fnftg.kernels.l1 import l1_distances
 from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs, top_k
-from fnftg.kernels.segments import attend, segment_softmax, segment_sum
+from fnftg.kernels.segments import segment_softmax, segment_sum
 
 NAN, INF = float("nan"), float("inf")
 few = settings(max_examples=25, deadline=None)
@@ -155,8 +158,10 @@ def test_number_of_threads_changes_no_bit() -> None:
         q, c = queries.clone().requires_grad_(), candidates.clone().requires_grad_()
         distances = l1_distances(q, c)
         distances.backward(upstream)
-        leaves = [x.reshape(-1, 2, 25).clone().requires_grad_() for x in (queries[:6], keys, values)]
-        attended = attend(*leaves, offsets)
+        parts = queries[:6], queries[6:12], queries[12:18], keys[:90], values[:90], keys[90:95], values[90:95]
+        leaves = [x.clone().requires_grad_() for x in parts]
+        edges = torch.arange(203)
+        attended = ego_attention(EgoInputs(*leaves, offsets, edges * 7 % 90, edges % 5), 2)
         attended.sum().backward()
         true = distances.detach()[:, 7]
         return [
@@ -393,20 +398,40 @@ def test_segment_softmax_is_that_of_a_loop(dtype: torch.dtype, lengths: list[int
 @both
 @few
 @given(lengths=lengths, heads=st.integers(1, 3), width=st.integers(1, 19))
-def test_attention_is_that_of_torch(dtype: torch.dtype, lengths: list[int], heads: int, width: int) -> None:
-    offsets, edges = ragged(lengths), sum(lengths)
+def test_attention_over_an_ego_graph_is_that_of_torch(
+    dtype: torch.dtype, lengths: list[int], heads: int, width: int
+) -> None:
+    offsets, centres, edges = ragged(lengths), len(lengths), sum(lengths)
+    nodes, labels = torch.randint(0, 5, (edges,)), torch.randint(0, 3, (edges,))
+    sizes = (centres, centres, centres, 5, 5, 3, 3)
 
-    def plain(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def plain(query: Tensor, own_keys: Tensor, own_values: Tensor, *shared: Tensor) -> Tensor:
+        keys, values, key_factors, value_factors = shared
+
         def one(s: int, part: slice) -> Tensor:
-            if part.start == part.stop:
-                return torch.zeros(heads, width, dtype=torch.float64)
-            q, k, v = query[s, :, None], keys[part].transpose(0, 1), values[part].transpose(0, 1)  # (h, edges, dh)
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v)[:, 0]
+            rows = [
+                torch.cat([own[s : s + 1], others[nodes[part]] * factors[labels[part]]])
+                for own, others, factors in ((own_keys, keys, key_factors), (own_values, values, value_factors))
+            ]
+            q, k, v = (x.view(-1, heads, width).transpose(0, 1) for x in (query[s : s + 1], *rows))  # (h, rows, dh)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v).flatten()
 
-        return torch.stack([query.new_zeros(heads, width), *per_segment(offsets, one)])[1:]
+        return torch.stack([query.new_zeros(heads * width), *per_segment(offsets, one)])[1:]
 
-    inputs = [torch.randn(rows, heads, width) for rows in (len(lengths), edges, edges)]
-    check_against(plain, lambda *given: attend(*given, offsets), inputs, dtype)
+    inputs = [torch.randn(rows, heads * width) for rows in sizes]
+    check_against(plain, lambda *given: ego_attention(EgoInputs(*given, offsets, nodes, labels), heads), inputs, dtype)
+
+
+def test_attention_weights_are_those_that_the_values_are_summed_with() -> None:
+    offsets, nodes, labels = ragged([2, 0, 3]), torch.tensor([0, 1, 3, 3, 2]), torch.tensor([1, 0, 0, 1, 1])
+    inputs = [torch.randn(rows, 8) for rows in (3, 3, 3, 4, 4, 2, 2)]
+    places, weights = ego_attention_weights(EgoInputs(*inputs, offsets, nodes, labels), 2)
+    assert places.tolist() == [0, 3, 4, 8] and torch.allclose(segment_sum(weights, places), torch.ones(3, 2))
+    own, values, factors = inputs[2], inputs[4], inputs[6]
+    rows = [own[0], values[0] * factors[1], values[1] * factors[0], own[1]]
+    rows += [own[2], values[3] * factors[0], values[3] * factors[1], values[2] * factors[1]]
+    expected = segment_sum(weights.repeat_interleave(4, 1) * torch.stack(rows), places)
+    assert torch.allclose(ego_attention(EgoInputs(*inputs, offsets, nodes, labels), 2), expected, atol=1e-6)
 
 
 @both
@@ -428,8 +453,53 @@ def test_offsets_that_do_not_fit_are_refused(offsets: list[Any]) -> None:
     for function in (segment_sum, segment_softmax):
         with pytest.raises(ValueError, match="Offsets"):
             function(torch.zeros(4, 2), torch.tensor(offsets, dtype=torch.int64))
-    with pytest.raises(ValueError, match="do not match"):
-        attend(torch.zeros(1, 2, 3), torch.zeros(4, 2, 5), torch.zeros(4, 2, 5), ragged([4]))
+
+
+def test_ego_graphs_that_do_not_fit_are_refused() -> None:
+    rows = [torch.zeros(n, 4) for n in (2, 2, 2, 3, 3, 1, 1)]
+    nodes, labels = torch.tensor([0, 2]), torch.tensor([0, 0])
+    for name, wrong, message in (
+        ("offsets", ragged([2]), "equally many"),
+        ("offsets", ragged([1, 2]), "Offsets"),
+        ("nodes", nodes + 1, "out of range: there are 3"),
+        ("labels", labels - 1, "out of range: there are 1"),
+        ("labels", labels[:1], "2 nodes but 1 labels"),
+        ("values", torch.zeros(3, 5), "the width 4"),
+    ):
+        with pytest.raises((ValueError, IndexError), match=message):
+            replace(EgoInputs(*rows, ragged([1, 1]), nodes, labels), **{name: wrong})
+
+
+# Dropout
+
+
+def test_dropout_keeps_the_mean_and_uses_one_mask_forward_and_backward() -> None:
+    torch.manual_seed(0)
+    x = torch.ones(2_000, 50, requires_grad=True)
+    first, second = dropout(x, 0.2, True), dropout(x, 0.2, True)
+    first.sum().backward()
+    assert x.grad is not None and same_bits(first.detach(), x.grad)
+    assert sorted(first.detach().unique().tolist()) == [0.0, 1.25]
+    gone, again = first == 0, second == 0
+    for share, expected in (
+        (gone, 0.2),
+        (gone & again, 0.04),  # masks are independent, as are neighbours in a row and in a column
+        (gone[:, 1:] & gone[:, :-1], 0.04),
+        (gone[1:] & gone[:-1], 0.04),
+    ):
+        assert abs(float(share.float().mean()) - expected) < 0.004  # three standard deviations
+    assert abs(float(gone.float().mean(0).std()) - (0.16 / 2_000) ** 0.5) < 0.003
+    assert abs(float(gone.float().mean(1).std()) - (0.16 / 50) ** 0.5) < 0.003
+
+
+def test_dropout_depends_on_the_seed_of_torch_alone() -> None:
+    def masked() -> Tensor:
+        torch.manual_seed(5)
+        return dropout(torch.ones(300, 700), 0.5, True)
+
+    assert same_bits(on_threads(1, masked), on_threads(3, masked))
+    x = torch.ones(3)
+    assert dropout(x, 0.5, False) is x and dropout(x, 0.0, True) is x
 
 
 @pytest.mark.parametrize("width", [5, 16])

@@ -46,18 +46,24 @@ def quadratic_layer(layer: GraphLayer, centres: Tensor, neighbours: Tensor, labe
     x = torch.cat([centres[:, None], x[:, 1:]], dim=1)
     there = torch.arange(size) <= counts[:, None]  # (n, size)
     normed = layer.before_attention(x)
-    query, key, value = (layer.split(part(normed)) for part in (layer.query, layer.key, layer.value))  # (n, size, h, …)
+    query, key, value = (
+        heads(part(normed), layer.heads) for part in (layer.query, layer.key, layer.value)
+    )  # (n, size, h, …)
     # r_ij (n, size, size, h, dh): only edges have labels, and each has the centre at one end; elsewhere it is 1.
     factors = [x.new_ones(len(x), size, size, WIDTH) for _ in range(2)]
     for number, of_label in enumerate(layer.modulation(labels)):
-        if of_label is not None:
-            for ends in ((torch.zeros_like(place), place), (place, torch.zeros_like(place))):
-                factors[number] = factors[number].index_put((graph, *ends), of_label[edges.labels])
-    of_keys, of_values = map(layer.split, factors)
+        for ends in ((torch.zeros_like(place), place), (place, torch.zeros_like(place))):
+            factors[number] = factors[number].index_put((graph, *ends), of_label[edges.labels])
+    of_keys, of_values = (heads(x, layer.heads) for x in factors)
     scores = torch.einsum("nihd,nijhd,njhd->nijh", query, of_keys, key) / math.sqrt(query.shape[-1])
     weights = scores.masked_fill(~there[:, None, :, None], -torch.inf).softmax(2)
     attended = torch.einsum("nijh,nijhd,njhd->nihd", weights, of_values, value)
     return layer.after_attention(x, attended.flatten(2))[:, 0]
+
+
+def heads(x: Tensor, number: int) -> Tensor:
+    """(…, d) → (…, heads, d / heads)."""
+    return x.view(*x.shape[:-1], number, -1)
 
 
 def quadratic_transformer(
@@ -98,9 +104,8 @@ def test_linear_graph_transformer_equals_the_quadratic_formula(
     centres, nodes, labels = (torch.randn(n, WIDTH, requires_grad=True) for n in (len(sizes), 5, 3))
     ends = torch.randint(0, 5, (sum(sizes),)), torch.randint(0, 3, (sum(sizes),))
     offsets = torch.tensor([0, *np.cumsum(sizes).tolist()])
-    edges = EgoEdges(
-        offsets, *ends, LabelCounts(*map(torch.from_numpy, count_labels(offsets.numpy(), ends[1].numpy())))
-    )
+    counted = map(torch.from_numpy, count_labels(offsets.numpy(), ends[1].numpy()))
+    edges = EgoEdges(offsets, *ends, LabelCounts(*counted, len(sizes)))
     ours, theirs = gt(centres, nodes, labels, edges), quadratic_transformer(gt, centres, nodes, labels, edges)
     assert torch.allclose(ours, theirs, atol=1e-5)
     direction = torch.randn_like(ours)
@@ -141,7 +146,7 @@ def test_attention_is_what_the_layer_reads_its_values_with(config: dict[str, obj
         assert torch.allclose(weights[start:stop].sum(0), torch.ones(weights.shape[1]))
         around_it = slice(start - row, stop - row - 1)
         values = others[edges.nodes[around_it]] * (1 if factors is None else factors[edges.labels[around_it]])
-        values = model.gt.layer.split(torch.cat([own[row : row + 1], values]))  # (1 + neighbours, h, dh)
+        values = heads(torch.cat([own[row : row + 1], values]), model.gt.layer.heads)  # (1 + neighbours, h, dh)
         assert torch.allclose(
             torch.einsum("eh,ehd->hd", weights[start:stop], values).flatten(), seen[0][row], atol=1e-5
         )

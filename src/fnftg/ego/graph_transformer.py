@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from fnftg.ego.label_histogram import LabelCounts, LabelHistogram
 from fnftg.ego.swiglu import SwiGLU
 from fnftg.errors import FnftgError
-from fnftg.kernels.segments import attend, attention_weights
+from fnftg.kernels.dropout import Dropout
+from fnftg.kernels.ego_attention import EgoInputs, ego_attention, ego_attention_weights
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class EgoEdges:
     offsets: Tensor  # (centres + 1,)
     nodes: Tensor  # (edges,): rows of the distinct neighbours' vectors
     labels: Tensor  # (edges,): rows of the distinct labels' vectors
-    counts: LabelCounts | None = None  # of these edges, for a GT with a label histogram
+    counts: LabelCounts | None = None  # of these edges before they were repeated, for a GT with a label histogram
 
     def repeated(self, times: int) -> EgoEdges:
         """Return the ego-graphs repeated `times` times, for further centres."""
@@ -63,7 +64,7 @@ class EgoEdges:
             torch.cat([*starts, self.offsets[-1:] * times]),
             self.nodes.repeat(times),
             self.labels.repeat(times),
-            None if self.counts is None else self.counts.repeated(times, len(self.offsets) - 1),
+            self.counts,
         )
 
 
@@ -105,7 +106,8 @@ class GraphTransformer(nn.Module):
         centres, nodes = centres + self.centre, nodes + self.neighbour
         if self.label_histogram is not None:
             assert edges.counts is not None
-            centres = centres + self.label_histogram(labels, edges.counts, len(centres))
+            histogram = self.label_histogram(labels, edges.counts)
+            centres = centres + histogram.repeat(len(centres) // max(len(histogram), 1), 1)
         return centres, nodes
 
 
@@ -127,71 +129,42 @@ class GraphLayer(nn.Module):
                 nn.init.normal_(self.relation_value.weight, std=0.02)
         self.before_feed_forward = nn.LayerNorm(width)
         self.feed_forward = SwiGLU(width, round(width * config.feed_forward))
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> Tensor:
         """Compute the layer's output for the centres, (n, d)."""
-        own, others = self.before_attention(centres), self.before_attention(nodes)  # (n, d), (m, d)
-        key_factors, value_factors = self.modulation(labels)  # (p, d) or None
-        places = CentreFirst.of(edges.offsets, len(edges.nodes))
-        query, keys = self.queries_and_keys(own, others, key_factors, edges, places)
-        values = self.split(places.rows(self.value(own), modulated(self.value(others), value_factors, edges)))
-        attended = attend(query, keys, values, places.offsets).flatten(1)
+        attended = ego_attention(self.attention_inputs(centres, nodes, labels, edges), self.heads)
         return self.after_attention(centres, attended)
 
     def attention(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> tuple[Tensor, Tensor]:
         """Return the weights of the centres' attention: offsets (n + 1,), weights (n + edges, heads), centre first."""
-        own, others = self.before_attention(centres), self.before_attention(nodes)
-        places = CentreFirst.of(edges.offsets, len(edges.nodes))
-        query, keys = self.queries_and_keys(own, others, self.modulation(labels)[0], edges, places)
-        return places.offsets, attention_weights(query, keys, places.offsets)
+        return ego_attention_weights(self.attention_inputs(centres, nodes, labels, edges), self.heads)
 
-    def queries_and_keys(
-        self, own: Tensor, others: Tensor, factors: Tensor | None, edges: EgoEdges, places: CentreFirst
-    ) -> tuple[Tensor, Tensor]:
-        """Return queries (n, heads, d / heads) and keys (n + edges, heads, d / heads), the centre's key first."""
-        keys = modulated(self.key(others), factors, edges)  # (edges, d)
-        keys = places.rows(self.key(own), keys)
-        return self.split(self.query(own)), self.split(keys)
+    def attention_inputs(self, centres: Tensor, nodes: Tensor, labels: Tensor, edges: EgoEdges) -> EgoInputs:
+        """Compute queries, keys and values, once per distinct node and label."""
+        own, others = self.before_attention(centres), self.before_attention(nodes)  # (n, d), (m, d)
+        return EgoInputs(
+            self.query(own),
+            self.key(own),
+            self.value(own),
+            self.key(others),
+            self.value(others),
+            *self.modulation(labels),
+            edges.offsets,
+            edges.nodes,
+            edges.labels,
+        )
 
     def after_attention(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.dropout(self.output(attended))
         fed: Tensor = self.dropout(self.feed_forward(self.before_feed_forward(x)))
         return x + fed
 
-    def modulation(self, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def modulation(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the factors 1 + LN(r) W_R of the keys and, beyond the paper, those of the values, (p, d) each."""
+        ones = torch.ones_like(labels)
         if not self.config.relations:
-            return None, None
+            return ones, ones
         normed = self.relation_norm(labels)
-        values = 1 + self.relation_value(normed) if self.config.modulated_values else None
+        values = 1 + self.relation_value(normed) if self.config.modulated_values else ones
         return 1 + self.relation_key(normed), values
-
-    def split(self, x: Tensor) -> Tensor:
-        """Split into heads: (…, d) → (…, heads, d / heads)."""
-        return x.view(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
-
-
-def modulated(rows: Tensor, factors: Tensor | None, edges: EgoEdges) -> Tensor:
-    """Gather the row of each edge's neighbour and multiply it by the factors of the edge's label: (edges, d)."""
-    gathered = rows.index_select(0, edges.nodes)
-    return gathered if factors is None else gathered * factors.index_select(0, edges.labels)
-
-
-@dataclass(frozen=True)
-class CentreFirst:
-    """The positions of ragged rows in which each centre's row precedes those of its neighbours."""
-
-    offsets: Tensor  # (n + 1,)
-    others: Tensor  # (edges,): the positions of the neighbours' rows
-
-    @classmethod
-    def of(cls, offsets: Tensor, edges: int) -> CentreFirst:
-        numbers = torch.arange(len(offsets), device=offsets.device)
-        centre_of_edge = torch.repeat_interleave(numbers[1:], offsets.diff(), output_size=edges)  # counted from 1
-        return cls(offsets + numbers, torch.arange(edges, device=offsets.device) + centre_of_edge)
-
-    def rows(self, own: Tensor, others: Tensor) -> Tensor:
-        """Interleave the rows of centres and neighbours: (n, d), (edges, d) → (n + edges, d)."""
-        rows = own.new_empty(len(own) + len(others), own.shape[1])
-        return rows.index_copy(0, self.offsets[:-1], own).index_copy(0, self.others, others)

@@ -23,11 +23,7 @@ class LabelCounts:
     centres: Tensor  # (pairs,)
     labels: Tensor  # (pairs,): rows of the distinct labels' vectors
     numbers: Tensor  # (pairs,)
-
-    def repeated(self, times: int, centres: int) -> LabelCounts:
-        """Return the counts repeated `times` times, for further centres."""
-        rows = torch.cat([self.centres + centres * turn for turn in range(times)])
-        return LabelCounts(rows, self.labels.repeat(times), self.numbers.repeat(times))
+    size: int  # number of centres
 
 
 def count_labels(offsets: Int64Array, labels: IntArray) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -44,9 +40,9 @@ class LabelHistogram(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.feed_forward = SwiGLU(width, width)
 
-    def forward(self, labels: Tensor, counts: LabelCounts, centres: int) -> Tensor:
+    def forward(self, labels: Tensor, counts: LabelCounts) -> Tensor:
         """Return SwiGLU(LN(Σ log(1 + count) · label)) over the labels of each centre, (n, d), from labels (p, d)."""
         weighted = labels[counts.labels] * torch.log1p(counts.numbers.to(labels.dtype))[:, None]
-        sums = labels.new_zeros(centres, labels.shape[1]).index_add(0, counts.centres, weighted)
+        sums = labels.new_zeros(counts.size, labels.shape[1]).index_add(0, counts.centres, weighted)
         histogram: Tensor = self.feed_forward(self.norm(sums))
         return histogram

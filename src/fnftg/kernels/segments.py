@@ -1,4 +1,4 @@
-"""Softmax, sum and attention over ragged segments, e.g. the neighbours of each centre, without padding.
+"""Softmax and sum over ragged segments, e.g. the neighbours of each centre, without padding.
 
 Segment s has the edges offsets[s] … offsets[s + 1] - 1 and may be empty. Offsets are int64, (segments + 1,), and ascend
 from 0 to the number of edges. One thread sums a segment, edge by edge, so results are bit-identical for any number of
@@ -26,14 +26,14 @@ ANY_ORDER = {"reassoc", "contract"}  # allows vectorised dot products, with corr
 
 def segment_sum(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum the values (edges, …) of each segment: (segments, …). Empty segments give 0."""
-    _check(offsets, values)
-    return SegmentSum.apply(_wide(values), offsets)  # type: ignore[no-untyped-call, no-any-return]
+    check_offsets(offsets, values)
+    return SegmentSum.apply(widened(values), offsets)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def segment_softmax(scores: Tensor, offsets: Tensor) -> Tensor:
     """Compute the softmax of the scores, (edges,) or (edges, heads), within each segment."""
-    _check(offsets, scores)
-    return SegmentSoftmax.apply(_wide(scores), offsets)  # type: ignore[no-untyped-call, no-any-return]
+    check_offsets(offsets, scores)
+    return SegmentSoftmax.apply(widened(scores), offsets)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def attention_weights(query: Tensor, keys: Tensor, offsets: Tensor) -> Tensor:
@@ -41,24 +41,8 @@ def attention_weights(query: Tensor, keys: Tensor, offsets: Tensor) -> Tensor:
 
     There is one query per segment, (segments, h, dh); keys are (edges, h, dh).
     """
-    spread = Spread.apply(_wide(query), offsets, len(keys))  # type: ignore[no-untyped-call]
-    return segment_softmax((spread * _wide(keys)).sum(-1) / math.sqrt(keys.shape[2]), offsets)
-
-
-def attend(query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
-    """Return Σ_e softmax_e(query · keys[e] / √dh) values[e] over each segment, for each head: (segments, h, dh).
-
-    There is one query per segment, (segments, h, dh); keys and values are (edges, h, dh). Empty segments give 0.
-    """
-    _check(offsets, keys)
-    if query.dim() != 3 or query.shape[0] != len(offsets) - 1 or query.shape[1:] != keys.shape[1:]:
-        raise ValueError(f"The shapes of queries {tuple(query.shape)} and keys {tuple(keys.shape)} do not match.")
-    if values.shape != keys.shape:
-        raise ValueError(f"The shapes of values {tuple(values.shape)} and keys {tuple(keys.shape)} do not match.")
-    query, keys, values = _wide(query), _wide(keys), _wide(values)
-    if not _compiled(query, keys, values):
-        return segment_sum(attention_weights(query, keys, offsets).unsqueeze(-1) * values, offsets)
-    return Attend.apply(query, keys, values, offsets)  # type: ignore[no-untyped-call, no-any-return]
+    spread = Spread.apply(widened(query), offsets, len(keys))  # type: ignore[no-untyped-call]
+    return segment_softmax((spread * widened(keys)).sum(-1) / math.sqrt(keys.shape[2]), offsets)
 
 
 class SegmentSum(torch.autograd.Function):
@@ -93,9 +77,9 @@ class Spread(torch.autograd.Function):
 class SegmentSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, offsets: Tensor) -> Tensor:
-        if _compiled(scores):
+        if is_compiled(scores):
             weights = torch.empty_like(scores, memory_format=torch.contiguous_format)
-            source, target, edges = _matrix(scores), _matrix(weights), _array(offsets)
+            source, target, edges = _matrix(scores), _matrix(weights), array(offsets)
 
             def some_segments(start: int, stop: int) -> None:
                 fill_softmax(source, edges, target, start, stop)
@@ -116,43 +100,11 @@ class SegmentSoftmax(torch.autograd.Function):
         return weighted - weights * _spread(_sums(weighted, offsets), offsets, len(weights)), None
 
 
-class Attend(torch.autograd.Function):
-    """Attention in one step. Only the gradients need tensors of the size of the keys."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
-        asked, found, carried, edges = _array(query), _array(keys), _array(values), _array(offsets)
-        weights = np.empty(keys.shape[:2], np.float32)  # (edges, h)
-        result = torch.zeros(query.shape)
-        target = result.numpy()
-
-        def some_segments(start: int, stop: int) -> None:
-            fill_attention(asked, found, carried, edges, weights, target, start, stop)
-
-        in_parallel(some_segments, len(edges) - 1, 2 * _share(keys, edges))
-        ctx.save_for_backward(query, keys, values, offsets, torch.from_numpy(weights))
-        return result
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        query, keys, values, offsets, weights = ctx.saved_tensors
-        gradients = torch.zeros(query.shape), torch.empty(keys.shape), torch.empty(keys.shape)
-        arrays: Any = [_array(x) for x in (query, keys, values, weights, upstream, offsets, *gradients)]
-        fill: Any = fill_attention_gradients
-
-        def some_segments(start: int, stop: int) -> None:
-            fill(*arrays, start, stop)
-
-        in_parallel(some_segments, len(query), 4 * _share(keys, offsets))
-        return *gradients, None
-
-
 def _sums(values: Tensor, offsets: Tensor) -> Tensor:
-    if not _compiled(values):
+    if not is_compiled(values):
         return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0)
     result = torch.zeros((len(offsets) - 1, *values.shape[1:]))
-    source, target, edges = _matrix(values), _matrix(result), _array(offsets)
+    source, target, edges = _matrix(values), _matrix(result), array(offsets)
 
     def some_segments(start: int, stop: int) -> None:
         fill_sums(source, edges, target, start, stop)
@@ -166,20 +118,20 @@ def _spread(rows: Tensor, offsets: Tensor, edges: int) -> Tensor:
     return rows.repeat_interleave(offsets.diff(), 0, output_size=edges)
 
 
-def _wide(values: Tensor) -> Tensor:
+def widened(values: Tensor) -> Tensor:
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def _compiled(*tensors: Tensor) -> bool:
+def is_compiled(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype == torch.float32 for x in tensors)
 
 
-def _array(tensor: Tensor) -> AnyArray:
+def array(tensor: Tensor) -> AnyArray:
     return tensor.detach().contiguous().numpy()
 
 
 def _matrix(tensor: Tensor) -> Float32Array:
-    return _array(tensor).reshape(len(tensor), math.prod(tensor.shape[1:]))
+    return array(tensor).reshape(len(tensor), math.prod(tensor.shape[1:]))
 
 
 def _share(tensor: Tensor, offsets: Int64Array | Tensor) -> int:
@@ -187,7 +139,7 @@ def _share(tensor: Tensor, offsets: Int64Array | Tensor) -> int:
     return -(-tensor.numel() // max(len(offsets) - 1, 1))
 
 
-def _check(offsets: Tensor, values: Tensor) -> None:
+def check_offsets(offsets: Tensor, values: Tensor) -> None:
     """Check the offsets, as the compiled loops do not. Offsets on a GPU are not read, which would synchronise it."""
     if offsets.dim() != 1 or offsets.dtype != torch.int64 or len(offsets) == 0:
         raise ValueError(f"Offsets must be int64 (segments + 1,), not {offsets.dtype} {tuple(offsets.shape)}.")
@@ -224,79 +176,3 @@ def fill_softmax(scores: Float32Array, offsets: Int64Array, weights: Float32Arra
                 total += power
             for edge in range(first, last):
                 weights[edge, head] /= total
-
-
-@numba.njit(nogil=True, cache=True, fastmath=ANY_ORDER)
-def dot(left: Float32Array, right: Float32Array) -> np.float32:
-    total = np.float32(0)
-    for k in range(len(left)):
-        total += left[k] * right[k]
-    return total
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def fill_attention(
-    query: Float32Array,
-    keys: Float32Array,
-    values: Float32Array,
-    offsets: Int64Array,
-    weights: Float32Array,
-    result: Float32Array,
-    start: int,
-    stop: int,
-) -> None:
-    """Fill in the weights (edges, h) of segments start … stop - 1, and add to their result (segments, h, dh)."""
-    scale = np.float32(1 / math.sqrt(query.shape[2]))
-    for segment in range(start, stop):
-        first, last = offsets[segment], offsets[segment + 1]
-        for edge in range(first, last):
-            for head in range(query.shape[1]):
-                weights[edge, head] = dot(query[segment, head], keys[edge, head]) * scale
-        fill_softmax(weights, offsets, weights, segment, segment + 1)
-        for edge in range(first, last):
-            for head in range(query.shape[1]):
-                weight, value, total = weights[edge, head], values[edge, head], result[segment, head]
-                for k in range(len(value)):
-                    total[k] += weight * value[k]
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def fill_attention_gradients(
-    query: Float32Array,
-    keys: Float32Array,
-    values: Float32Array,
-    weights: Float32Array,
-    upstream: Float32Array,
-    offsets: Int64Array,
-    of_query: Float32Array,
-    of_keys: Float32Array,
-    of_values: Float32Array,
-    start: int,
-    stop: int,
-) -> None:
-    """Fill in the gradients of the edges of segments start … stop - 1, and add to those of their queries."""
-    scale = np.float32(1 / math.sqrt(query.shape[2]))
-    longest = 0
-    for segment in range(start, stop):
-        longest = max(longest, offsets[segment + 1] - offsets[segment])
-    pulls = np.empty((longest, query.shape[1]), np.float32)  # the gradient of each weight
-    for segment in range(start, stop):
-        first, last = offsets[segment], offsets[segment + 1]
-        for edge in range(first, last):
-            for head in range(query.shape[1]):
-                pulls[edge - first, head] = dot(upstream[segment, head], values[edge, head])
-        for head in range(query.shape[1]):
-            mean = np.float32(0)
-            for edge in range(first, last):
-                mean += weights[edge, head] * pulls[edge - first, head]
-            for edge in range(first, last):
-                pulls[edge - first, head] = weights[edge, head] * (pulls[edge - first, head] - mean) * scale
-        for edge in range(first, last):
-            for head in range(query.shape[1]):
-                weight, pull = weights[edge, head], pulls[edge - first, head]
-                asked, key, above = query[segment, head], keys[edge, head], upstream[segment, head]
-                of_q, of_k, of_v = of_query[segment, head], of_keys[edge, head], of_values[edge, head]
-                for k in range(len(key)):
-                    of_q[k] += pull * key[k]
-                    of_k[k] = pull * asked[k]
-                    of_v[k] = weight * above[k]

@@ -168,8 +168,10 @@ class FnF(EvidenceModel):
         around = label_vectors(self.tt, texts, distinct)
         counts = None
         if self.config.graph.label_histogram:
-            counted = count_labels(egos.offsets, label_of_edge)
-            counts = LabelCounts(*(to_index(column, x.device) for column in counted))
+            rows, own_labels, numbers = (
+                to_index(column, x.device) for column in count_labels(egos.offsets, label_of_edge)
+            )
+            counts = LabelCounts(rows, own_labels, numbers, len(egos))
         offsets, *ends = (to_index(column, x.device) for column in (egos.offsets, node_of_edge, label_of_edge))
         edges = EgoEdges(offsets, ends[0], ends[1], counts)
         return x, (nodes, around, edges.repeated(len(centre_vectors)))

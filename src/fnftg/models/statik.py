@@ -17,6 +17,7 @@ from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.ego.ego_config import EgoConfig
 from fnftg.ego.sampling import EgoGraphs
 from fnftg.errors import FnftgError
+from fnftg.kernels.dropout import Dropout
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.relations import RelationEmbedding, RelationsFrom
 from fnftg.models.scoring import compose_queries, similarity
@@ -73,7 +74,7 @@ class StATIK(LinkPredictor):
         self.layers = nn.ModuleList(MessagePassing(d, config.dropout) for _ in range(config.layers))
         self.updates = nn.ModuleList(EdgeUpdate(d) for _ in range(config.layers - 1))  # not needed after the last layer
         self.text_norm, self.graph_norm = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.relation = RelationEmbedding(config.relations, relations, d, self.system)
 
     @property
@@ -170,7 +171,7 @@ class MessagePassing(nn.Module):
     def __init__(self, width: int, dropout: float):
         super().__init__()
         self.along, self.against = nn.Linear(4 * width, width), nn.Linear(4 * width, width)
-        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
+        self.norm, self.dropout = nn.LayerNorm(width), Dropout(dropout)
 
     def forward(
         self,

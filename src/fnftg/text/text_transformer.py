@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
+from fnftg.kernels.dropout import dropout
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary, short_names
 from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
 from fnftg.text.features import FeatureStore
@@ -164,7 +165,7 @@ class TextEncoder(nn.Module):
             found = texts.features.take(_rows(rows), None if second_rows is None else _rows(second_rows))
             features = torch.from_numpy(found).to(self.anchor.device)
             if self.config.training == "frozen" and self.config.dropout:
-                features = functional.dropout(features, self.config.dropout, self.training)
+                features = dropout(features, self.config.dropout, self.training)
             return features
         return self._encode(texts.tokens, rows, second_rows)
 
