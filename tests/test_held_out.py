@@ -26,6 +26,7 @@ from fnftg.kg.splits.support import support_split
 from fnftg.models.configs import from_dict
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import LinkPredictor
+from fnftg.models.systems import system
 from fnftg.ranking.embedding import candidate_table, triple_vectors
 from fnftg.ranking.evaluation import MEMORY, rank_split
 from fnftg.ranking.evidence_scores import evidence_scores
@@ -34,6 +35,7 @@ from fnftg.ranking.protocols import PROTOCOLS, Protocol, protocol
 from fnftg.ranking.queries import Queries
 from fnftg.ranking.results import evaluate, results
 from fnftg.training.loop import train_run
+from fnftg.training.recipes import recipe_fields
 from fnftg.training.run_config import RunConfig
 
 PAIRS = 12
@@ -199,6 +201,24 @@ def scores_of(graph: KnowledgeGraph, triple: Triple, rules: Protocol) -> list[An
         vectors = triple_vectors(FRUGAL, context, rows([triple]), rules.hidden, MEMORY)
     evidence = evidence_scores(FRUGAL, context, queries.centres, queries.labels, rules.hidden, queries.answers)
     return [table, *vectors, evidence.offsets, evidence.rows, evidence.values]
+
+
+@pytest.mark.parametrize("recipe", ["frugal-t", "frugal-blp", "frugal-simkgc"])
+def test_scores_of_a_text_only_system_are_the_same_whatever_is_visible(recipe: str) -> None:
+    """So benchmarks/protocols.py ranks them once for `own-split`, `cumulative` and `strict`."""
+    fields = recipe_fields(recipe)
+    fields["model"]["text"] = {"training": "frozen", "query": "vector"}
+    config = from_dict(RunConfig, fields)
+    torch.manual_seed(0)
+    model = system(config.system).make(config.model, ENCODER, RELATIONS).eval()
+    drawn = [tuple(row) for row in np.random.default_rng(1).integers(0, [8, 4, 8], (60, 3)).tolist()]
+    graph = with_splits(drawn[:30], drawn[30:])
+    names = ("own-split", "cumulative", "strict")
+    found = [rank_split(model, graph, WHOLE, "test", protocol(name)) for name in names]
+    assert found[0].scores.std() > 0
+    for ranking in found[1:]:
+        for name in ("better", "equal", "scores"):
+            assert np.array_equal(getattr(ranking, name), getattr(found[0], name)), name
 
 
 TARGET = st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1))
