@@ -14,14 +14,16 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         "fnftg distill wordnet-animals -o distilled-tiny",
         "fnftg distill WN18RR_IND wordnet -o distilled-mini --size mini --epochs 2",
         "fnftg train WN18RR_IND -o wn18rr --config wn18rr-tiny --model.text.encoder distilled-tiny",
+        "fnftg distill WN18RR_IND -o static-encoder --size static",
+        "fnftg train WN18RR_IND -o fast --model.text.encoder static-encoder",
     )
     parser.add_argument("graphs", metavar="GRAPH", nargs="+", help=GRAPH_HELP)
     add_output(parser, "FOLDER", "the encoder folder to write")
     parser.add_argument(
         "--size",
         default="tiny",
-        help="tiny, mini, small, medium or base, as of BERT, or layers, width and heads as in L-2_H-128_A-2 "
-        "(default: %(default)s)",
+        help="tiny, mini, small, medium or base, as of BERT, layers, width and heads as in L-2_H-128_A-2, or static for "
+        "a table of token vectors, which needs no training (default: %(default)s)",
     )
     parser.add_argument(
         "--teacher", default="minilm", help="minilm, or the folder or hub name of a BERT (default: %(default)s)"
@@ -42,7 +44,7 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     from fnftg.files import new_folder
     from fnftg.kg.datasets import data_home
     from fnftg.kg.graph_source import open_graph
-    from fnftg.text.distillation import DistillationConfig, distil, load_teacher, save_student
+    from fnftg.text.distillation import STATIC, DistillationConfig, distil, load_teacher, save_student
     from fnftg.text.encoders import SHORT_NAMES
 
     config = DistillationConfig(chosen.size, chosen.epochs, chosen.words, chosen.seed)
@@ -63,4 +65,5 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     rows = [(name, *figures.values()) for name, figures in report["held_out"].items()]
     print_table(f"{output}: held-out texts", ["", "count", "cosine", "nearest@10"], rows)
     name = f"./{output}" if str(output) in SHORT_NAMES else output  # names of encoders come before folders
-    log(f"Train with it: fnftg train GRAPH -o RUN --config wn18rr-tiny --model.text.encoder {name}")
+    recipe = "frugal" if config.size == STATIC else "wn18rr-tiny"
+    log(f"Train with it: fnftg train GRAPH -o RUN --config {recipe} --model.text.encoder {name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from fnftg.text.features import FeatureStore, encode_rows
 from fnftg.text.hub import quiet
 from fnftg.text.rows import content_key
 from fnftg.text.scratch import random_bert
+from fnftg.text.static_encoder import static_student
 from fnftg.text.text_transformer import GraphTexts, TextEncoder
 from fnftg.text.tokens import FlatTokens, TokenStore
 
@@ -40,6 +41,7 @@ NEAREST, MAPPED = 10, 20_000  # nearest texts, and training texts for the linear
 FEWEST_TEXTS, ENOUGH = 20, 300_000  # distinct texts that are needed; texts of all epochs, by default
 FEW_TEXTS, MOST_HELD_OUT = 2_000, 5_000  # a tenth of few texts is held out; of many, so many are compared
 REPORT = "distillation.json"
+STATIC, STATIC_SAMPLE = "static", 6_000  # texts and pairs that a static encoder is compared on
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class DistillationConfig:
     """How a student is distilled.
 
     Args:
-        size: tiny, mini, small, medium or base (of BERT), or e.g. L-2_H-128_A-2.
+        size: tiny, mini, small, medium or base (of BERT), e.g. L-2_H-128_A-2, or static, a table of token vectors.
         epochs: passes over the texts and pairs (default: at least 3, and more if there are few texts).
         words: number of words of each text that are read, as in training.
         seed: of the pairs, the held-out texts, the student's layers and the order of the texts.
@@ -107,6 +109,12 @@ class DistillationTexts:
             np.concatenate([out, out[paired]]),
         )
 
+    def sample(self, size: int, seed: int) -> DistillationTexts:
+        """Return a random sample of this many texts and pairs, if there are more."""
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(self.rows))[:size])
+        parts = self.rows[chosen], self.second_rows[chosen], self.held_out[chosen]
+        return DistillationTexts(self.tokens, *parts)
+
     def teacher_vectors(self, teacher: Encoder, cache: Path | None = None) -> Float32Array:
         """Return the teacher's pooled vectors of the texts and pairs, with unit length, (n, hidden)."""
         store = FeatureStore.of(teacher, self.tokens, teacher.pooling, cache, precision="auto")
@@ -162,7 +170,7 @@ def untrained_student(teacher: Encoder, size: str, seed: int) -> Encoder:
     shape = parsed_size(SHORT_NAMES.get(size, size).removeprefix(HUB_PREFIX))
     if shape is None:
         raise FnftgError(
-            f"{shortened(size)} is not the size of an encoder: give {', '.join(SHORT_NAMES)}, or write L-2_H-128_A-2 "
+            f"{shortened(size)} is not the size of an encoder: give static, {', '.join(SHORT_NAMES)}, or write L-2_H-128_A-2 "
             "for 2 layers of width 128 with 2 heads; the width must be a multiple of the heads."
         )
     source: Any = teacher.model
@@ -182,7 +190,9 @@ def untrained_student(teacher: Encoder, size: str, seed: int) -> Encoder:
 def distil(
     graphs: Sequence[KnowledgeGraph], teacher: Encoder, config: DistillationConfig, cache: Path | None = None
 ) -> tuple[Encoder, dict[str, Any]]:
-    """Train a student on the texts of graphs. Returns it with its held-out figures."""
+    """Make a student of the teacher with the texts of graphs. Returns it with its held-out figures."""
+    if config.size == STATIC:
+        return distil_static(graphs, teacher, config, cache)
     student = untrained_student(teacher, config.size, config.seed)
     texts = DistillationTexts.of(graphs, teacher, config.words, config.seed, cache)
     targets = texts.teacher_vectors(teacher, cache)
@@ -194,6 +204,20 @@ def distil(
     pairs = texts.second_rows >= 0
     counts = {"texts": int((~pairs).sum()), "pairs": int(pairs.sum()), "epochs": epochs, "seconds": round(seconds, 1)}
     return student, {**counts, "held_out": held_out_figures(student, texts, targets)}
+
+
+def distil_static(
+    graphs: Sequence[KnowledgeGraph], teacher: Encoder, config: DistillationConfig, cache: Path | None = None
+) -> tuple[Encoder, dict[str, Any]]:
+    """Make a static encoder, which is not trained, and compare it with the teacher on a sample of the texts."""
+    texts = DistillationTexts.of(graphs, teacher, config.words, config.seed, cache)
+    started = time.monotonic()
+    student = static_student(teacher, texts.tokens)
+    counts = {"texts": int((texts.second_rows < 0).sum()), "seconds": round(time.monotonic() - started, 1)}
+    sample = texts.sample(STATIC_SAMPLE, config.seed)
+    targets = sample.teacher_vectors(teacher)
+    own = replace(sample, tokens=replace(sample.tokens, special=student.special))
+    return student, {**counts, "held_out": held_out_figures(student, own, targets)}
 
 
 def train_student(student: Encoder, texts: DistillationTexts, targets: Float32Array, epochs: int, seed: int) -> None:
@@ -270,7 +294,7 @@ def held_out_figures(student: Encoder, texts: DistillationTexts, targets: Float3
         if len(held_out) < 2:
             continue
         own, own_trained = (
-            torch.from_numpy(encode_rows(student.model, texts.tokens, texts.rows[part], second, "cls"))
+            torch.from_numpy(encode_rows(student.model, texts.tokens, texts.rows[part], second, student.pooling))
             for part in (held_out, trained)
             for second in [texts.second_rows[part] if name == "pairs" else None]
         )
@@ -312,6 +336,9 @@ def save_student(student: Encoder, folder: Path, report: dict[str, Any]) -> None
         student.tokenizer.save_pretrained(folder)
         model.save_pretrained(folder)
     (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": student.hidden, "pooling_mode_cls_token": True}
-    write_json(folder / "1_Pooling" / "config.json", {**pooling, "pooling_mode_mean_tokens": False}, checksum=False)
+    cls = student.pooling == "cls"
+    pooling = {"pooling_mode_cls_token": cls, "pooling_mode_mean_tokens": not cls}
+    write_json(
+        folder / "1_Pooling" / "config.json", {"word_embedding_dimension": student.hidden, **pooling}, checksum=False
+    )
     write_json(folder / REPORT, report, checksum=False)

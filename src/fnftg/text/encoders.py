@@ -21,6 +21,7 @@ from fnftg.json_files import read_json
 from fnftg.text.hub import ELSEWHERE, Parts, checked, first_line, load_from_hub, load_parts, quiet
 from fnftg.text.packaged_weights import GLOVE_WEIGHTS, MINILM_WEIGHTS, packaged_folder
 from fnftg.text.special_tokens import SpecialTokens
+from fnftg.text.word_vectors import MODEL_TYPE, load_word_vectors
 
 SHORT_NAMES = {  # the BERTs of Turc et al. (2019)
     "tiny": "google/bert_uncased_L-2_H-128_A-2",
@@ -301,10 +302,8 @@ def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
         fix = "save it with save_pretrained of transformers" + (", as pickle files are not read" if pickled else "")
         raise FnftgError(f"The encoder folder {folder} has no weights in model.safetensors: {fix}.")
     try:
-        if source.get("name", "").partition(":")[0] == GLOVE:
-            from fnftg.text.glove import load_saved_words
-
-            return _loaded(source["name"], source["pooling"], load_saved_words(folder, weights))
+        if read_json(folder / "config.json").get("model_type") == MODEL_TYPE:
+            return _loaded(source.get("name", name), "mean", load_word_vectors(folder, weights))
         parts = load_parts(str(folder), weights, f"The encoder folder {folder}", use_safetensors=True)
     except OSError as error:
         raise FnftgError(f"The encoder folder {folder} cannot be read: {first_line(error)}.") from error

@@ -21,6 +21,7 @@ from fnftg.text.cache import cached
 from fnftg.text.encoders import Encoder, Pooling, Precision, pooled, uses_bfloat16
 from fnftg.text.rows import ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
+from fnftg.text.word_vectors import WordVectors
 
 PART = 8192  # texts per file of an unfinished computation, which an interruption can lose
 WORTH_SAYING = 10.0  # seconds of encoding after which the speed is reported
@@ -38,6 +39,8 @@ def encode_rows(
     bfloat16: bool = False,
 ) -> Float32Array:
     """Return the pooled outputs for texts, or pairs of texts, in the given order, (n, hidden), without gradients."""
+    if isinstance(model, WordVectors) and pooling == "mean" and second_rows is None and not tokens.special.start:
+        return _mean_vectors(model, tokens, rows, advance)
     parameter = next(model.parameters())
     training, device = model.training, parameter.device
     features = np.empty((len(rows), int(model.config.hidden_size)), np.float32)  # type: ignore[union-attr, arg-type]
@@ -52,6 +55,22 @@ def encode_rows(
                     advance(len(pack))
     finally:
         model.train(training)
+    return features
+
+
+def _mean_vectors(
+    model: WordVectors, tokens: TokenStore, rows: Int64Array, advance: Callable[[int], None] | None
+) -> Float32Array:
+    """Return what `encode_rows` returns for a table of word vectors, without padding."""
+    features = np.empty((len(rows), model.config.hidden_size), np.float32)
+    for start in range(0, len(rows), PART):
+        part = rows[start : start + PART]
+        lengths = tokens.lengths(part)
+        ids = tokens.ragged.flat(part, lengths).astype(np.int64)
+        with torch.inference_mode():
+            features[start : start + PART] = model.mean_vectors(ids, np.concatenate([[0], np.cumsum(lengths)]))
+        if advance is not None:
+            advance(len(part))
     return features
 
 

@@ -2,77 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
 
 from fnftg.arrays import Float32Array
 from fnftg.errors import FnftgError
-from fnftg.json_files import read_json
 from fnftg.text.packaged_weights import GLOVE_WEIGHTS, packaged_folder
+from fnftg.text.word_vectors import LONGEST, WordVectors
 
-MODEL_TYPE, WEIGHTS = "fnftg-word-vectors", "model.safetensors"
 PADDING, UNKNOWN = "[PAD]", "[UNK]"
-LONGEST = 1 << 20  # a table reads texts of any length
-
-
-@dataclass
-class WordConfig:
-    vocab_size: int
-    hidden_size: int
-    model_type: str = MODEL_TYPE
-    max_position_embeddings: int = LONGEST
-
-    def save_pretrained(self, folder: Path) -> None:
-        (folder / "config.json").write_text(json.dumps(vars(self), indent=2) + "\n", encoding="utf-8")
-
-
-class WordVectors(nn.Module):
-    """A table of word vectors with the interface of a Transformer. [PAD] is zero, [UNK] is the mean of all words."""
-
-    def __init__(self, words: int, width: int):
-        super().__init__()
-        self.config = WordConfig(words, width)
-        self.embeddings = nn.Embedding(words, width)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> SimpleNamespace:
-        return SimpleNamespace(last_hidden_state=self.embeddings(input_ids))
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.embeddings
-
-    def save_pretrained(self, folder: Path) -> None:
-        self.config.save_pretrained(folder)
-        save_file({"embeddings.weight": self.embeddings.weight.detach().contiguous()}, folder / WEIGHTS)
 
 
 def load_words(name: str) -> tuple[WordVectors, Any]:
-    """Load `glove` (packaged) or `glove:FILE`, a file with a word and its vector on each line."""
+    """Load `glove` (packaged) or `glove:FILE`, a file with a word and its vector on each line.
+
+    [PAD] is zero, and [UNK] is the mean of all words.
+    """
     _, _, file = name.partition(":")
     words, vectors = _from_file(Path(file).expanduser()) if file else _packaged()
     model = WordVectors(len(words) + 2, vectors.shape[1])
     special = np.stack([np.zeros(vectors.shape[1], np.float32), vectors.mean(0)])
     model.embeddings.weight.data = torch.from_numpy(np.concatenate([special, vectors]))
     return model.eval().requires_grad_(False), _tokenizer([PADDING, UNKNOWN, *words])
-
-
-def load_saved_words(folder: Path, weights: bool) -> tuple[WordVectors, Any]:
-    """Load word vectors that `save_encoder` wrote."""
-    import transformers
-
-    tokenizer: Any = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    config = read_json(folder / "config.json")
-    model = WordVectors(config["vocab_size"], config["hidden_size"])
-    if weights:
-        model.load_state_dict(load_file(folder / WEIGHTS))
-    return model.eval().requires_grad_(False), tokenizer
 
 
 def _packaged() -> tuple[list[str], Float32Array]:
