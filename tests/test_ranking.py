@@ -54,7 +54,7 @@ class Summing(LinkPredictor):
     def __init__(self, own: Any, edge: Any, by_distance: bool, ego_graphs: bool = True):
         super().__init__()
         self.own, self.edge = (torch.tensor(np.asarray(rows, np.float32)) for rows in (own, edge))  # (N, d), (2R, d)
-        self.by_distance, self.width = by_distance, self.own.shape[1]
+        self.by_distance, self.by_product, self.width = by_distance, not by_distance, self.own.shape[1]
         self.ego = EgoConfig(num_neighbours=1000 if ego_graphs else 0)
         self.embedded = 0
 
