@@ -51,7 +51,8 @@ def filtered_counts(
     if not model.by_distance and not has_product_kernel(model):
         return by_similarity(model, query_embeddings, answer_embeddings, table, offsets, known, memory, answer_evidence)
     # count the known answers separately and subtract them
-    own = query_embeddings, answer_embeddings, *2 * [np.arange(len(query_embeddings))]
+    rows = np.arange(len(query_embeddings))
+    own = query_embeddings, answer_embeddings, rows, rows
     if model.by_distance:
         distances = l1_pairs(*own) - answer_evidence
         better, equal = count_ranks(query_embeddings, table, distances, memory)
