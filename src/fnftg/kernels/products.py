@@ -43,7 +43,8 @@ def count_greater(
     bounds = np.ascontiguousarray(true_scores, np.float32)
     greater, equal = np.zeros(len(asked), np.int64), np.zeros(len(asked), np.int64)
     estimates = Estimates(asked)
-    above, below = (np.nextafter(bounds, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf))
+    with np.errstate(over="ignore"):
+        above, below = (np.nextafter(bounds, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf))
 
     def count(_: int, block: Float32Array) -> None:
         for first in range(0, len(block), CANDIDATES):
