@@ -17,12 +17,13 @@ from fnftg.ranking.rank_counts import filtered_counts
 from fnftg.ranking.search import top_answers
 
 MEMORY = 1 << 20
+SCORES = [(True, False), (False, True), (False, False)]  # L1 distance, inner product, and one without a kernel
 
 
 class Plain(LinkPredictor):
-    def __init__(self, by_distance: bool):
+    def __init__(self, by_distance: bool, by_product: bool = False):
         super().__init__()
-        self.by_distance = by_distance
+        self.by_distance, self.by_product = by_distance, by_product
 
     def forward(self, *_: Any) -> Any: ...
 
@@ -50,7 +51,17 @@ def cases(draw: st.DrawFn) -> Any:
     values = [[draw(st.integers(-3, 3)) for _ in row] for row in listed]
     offsets, flat = ragged(listed)
     evidence = EvidenceScores(offsets, flat, np.array([v for row in values for v in row], np.float32))
-    return Plain(draw(st.booleans())), query_embeddings, true, targets, table, known, listed, values, evidence
+    return (
+        Plain(*draw(st.sampled_from(SCORES))),
+        query_embeddings,
+        true,
+        targets,
+        table,
+        known,
+        listed,
+        values,
+        evidence,
+    )
 
 
 def plain_score(model: Plain, point: Any, vector: Any) -> float:
@@ -92,11 +103,11 @@ def test_best_answers_with_evidence_are_those_of_a_full_sort(case: Any, k: int) 
         assert scores[query, : len(expected)].tolist() == [-score for score, _ in expected]
 
 
-@pytest.mark.parametrize("by_distance", [True, False])
-def test_nothing_listed_changes_nothing(by_distance: bool) -> None:
+@pytest.mark.parametrize("score", SCORES)
+def test_nothing_listed_changes_nothing(score: tuple[bool, bool]) -> None:
     random = np.random.default_rng(0)
     query_embeddings, true, table = (random.normal(size=(n, 3)).astype(np.float32) for n in (5, 5, 40))
-    known, model = ragged([[i] for i in range(5)]), Plain(by_distance)
+    known, model = ragged([[i] for i in range(5)]), Plain(*score)
     nothing = EvidenceScores(np.zeros(6, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
     plain = filtered_counts(model, query_embeddings, true, table, *known, MEMORY)
     found = counts_with(nothing, model, query_embeddings, true, np.arange(5), table, *known, MEMORY)

@@ -94,10 +94,11 @@ def searches(draw: st.DrawFn) -> Any:
     return (*(np.array(x, np.float32).reshape(-1, 3) for x in (query_embeddings, table)), known, k)
 
 
-@given(searches(), st.sampled_from([1, 1 << 9, 1 << 28]), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
-def test_top_answers_are_those_of_brute_force(search: Any, memory: int, by_distance: bool, on_disk: bool) -> None:
+@given(searches(), st.sampled_from([1, 1 << 9, 1 << 28]), st.sampled_from(["L1", "product", "other"]), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_top_answers_are_those_of_brute_force(search: Any, memory: int, score: str, on_disk: bool) -> None:
     query_embeddings, table, known, k = search
+    by_distance = score == "L1"
     with np.errstate(all="ignore"):
         exact = (
             -np.abs(query_embeddings[:, None].astype(np.float64) - table).sum(2)
@@ -110,7 +111,10 @@ def test_top_answers_are_those_of_brute_force(search: Any, memory: int, by_dista
             file.flush()
             table = np.memmap(file, np.float32, "r", shape=table.shape)
     model: Any = SimpleNamespace(
-        by_distance=by_distance, device=torch.device("cpu"), similarity=lambda p, c: (p[:, None] * c).sum(2)
+        by_distance=by_distance,
+        by_product=score == "product",
+        device=torch.device("cpu"),
+        similarity=lambda p, c: (p[:, None] * c).sum(2),
     )
     offsets = np.cumsum([0, *map(len, known)])
     rows = np.array([row for some in known for row in some], np.int64)
@@ -603,7 +607,11 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
     table, query_embeddings = (generator.normal(size=(count, 4)) @ base for count in (3_000, 50))
     table, query_embeddings = table.astype(np.float32), query_embeddings.astype(np.float32)
     model: Any = SimpleNamespace(
-        by_distance=by_distance, device=torch.device("cpu"), width=12, similarity=lambda p, c: p @ c.T
+        by_distance=by_distance,
+        by_product=not by_distance,
+        device=torch.device("cpu"),
+        width=12,
+        similarity=lambda p, c: p @ c.T,
     )
     built = NearestIndex.built(model, table, query_embeddings)
     assert built.recall >= 0.95 and built.queries == 50

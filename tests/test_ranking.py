@@ -54,7 +54,7 @@ class Summing(LinkPredictor):
     def __init__(self, own: Any, edge: Any, by_distance: bool, ego_graphs: bool = True):
         super().__init__()
         self.own, self.edge = (torch.tensor(np.asarray(rows, np.float32)) for rows in (own, edge))  # (N, d), (2R, d)
-        self.by_distance, self.width = by_distance, self.own.shape[1]
+        self.by_distance, self.by_product, self.width = by_distance, not by_distance, self.own.shape[1]
         self.ego = EgoConfig(num_neighbours=1000 if ego_graphs else 0)
         self.embedded = 0
 
@@ -178,11 +178,12 @@ def random_case(by_distance: bool, entities: int = 60, seed: int = 3) -> tuple[K
     return graph, Summing(own, generator.integers(-2, 3, (6, 5)), by_distance)
 
 
-@pytest.mark.parametrize("by_distance", [True, False])
+@pytest.mark.parametrize("score", ["distance", "product", "other"])
 def test_neither_blocks_nor_batches_nor_threads_nor_disk_change_a_rank(
-    by_distance: bool, monkeypatch: pytest.MonkeyPatch
+    score: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, model = random_case(by_distance)
+    graph, model = random_case(score == "distance")
+    model.by_product = score == "product"
     ranks = {}
     for rules in PROTOCOLS.values():
         ranks[rules] = rank_split(model, graph, texts_of(graph), "test", rules).ranks
@@ -190,6 +191,8 @@ def test_neither_blocks_nor_batches_nor_threads_nor_disk_change_a_rank(
     for centres, queries, round_, number in ((1, 1, 1, 1), (7, 3, 11, 2), (1000, 1000, 1000, 4)):
         monkeypatch.setattr(embedding, "MOST_CENTRES", centres)
         monkeypatch.setattr("fnftg.ranking.rank_counts.QUERIES", queries)
+        monkeypatch.setattr("fnftg.kernels.products.QUERIES", queries)
+        monkeypatch.setattr("fnftg.kernels.products.CANDIDATES", centres)
         monkeypatch.setattr(evaluation, "ROUND", round_)
         torch.set_num_threads(number)
         for rules, expected in ranks.items():

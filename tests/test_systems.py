@@ -454,6 +454,25 @@ def test_simkgc_tells_answers_and_queries_apart_with_a_margin_and_a_queue(graph:
 # All of them
 
 
+@pytest.mark.parametrize("score", ["transe", "distmult", "complex", "simple", "cosine"])
+def test_ranking_is_told_the_truth_about_the_score(score: str, graph: KnowledgeGraph) -> None:
+    """It has kernels for two kinds of scores, which never call `similarity`."""
+    check_kind_of_score(made("fnf", graph, score=score)[0])
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in ("fnf", "ensemble")])
+def test_ranking_is_told_the_truth_about_the_scores_of_other_systems(system: str, graph: KnowledgeGraph) -> None:
+    check_kind_of_score(made(system, graph)[0])
+
+
+def check_kind_of_score(model: LinkPredictor) -> None:
+    u, v = torch.randn(3, model.width), torch.randn(4, model.width)
+    with torch.no_grad():
+        found = model.similarity(u, v)
+    assert torch.allclose(found, -torch.cdist(u, v, p=1), atol=1e-4) == model.by_distance
+    assert torch.allclose(found, u @ v.T, atol=1e-4) == model.by_product
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_system_learns_fifty_triples_by_heart_and_is_the_same_when_loaded(
     system: str, graph: KnowledgeGraph, tmp_path: Path

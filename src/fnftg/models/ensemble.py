@@ -49,7 +49,7 @@ class Ensemble(EvidenceModel):
     """Several FnF models whose scores are averaged."""
 
     system = "ensemble"
-    by_distance = False
+    by_distance, by_product = False, True
 
     def __init__(self, config: EnsembleConfig, encoder: Encoder, relations: int = 0):
         super().__init__()

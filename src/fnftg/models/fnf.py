@@ -97,6 +97,7 @@ class FnF(EvidenceModel):
         super().__init__()
         self.config, self.relations = config, relations
         self.ego, self.by_distance = config.ego if config.ego_graphs else NO_EGO_GRAPHS, config.score == "transe"
+        self.by_product = not self.by_distance
         self.normalise = config.normalise or config.score == "cosine"
         self.tt = TextTransformer(config.text, encoder)
         self.width = self.tt.width

@@ -58,6 +58,7 @@ class LinkPredictor(nn.Module):
     ego: EgoConfig
     width: int  # d, the size of the vectors
     by_distance: bool  # whether the similarity is the negative L1 distance, for which ranking has a faster path
+    by_product: bool = False  # whether it is the inner product, for which ranking has a faster path too
     allow_self_answers: bool = True  # if false, only relations with a self-loop in train have self-answers
 
     @property

@@ -63,7 +63,7 @@ class SimKGC(LinkPredictor):
     def __init__(self, config: SimKGCConfig, encoder: Encoder, relations: int):
         super().__init__()
         self.config, self.relations = config, relations
-        self.ego, self.by_distance = NO_EGO_GRAPHS, False
+        self.ego, self.by_distance, self.by_product = NO_EGO_GRAPHS, False, True
         frozen = config.text.training == "frozen"
         self.tt = TextProjection(config.text, encoder)
         other = encoder if frozen else encoder.copied()

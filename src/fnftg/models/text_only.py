@@ -34,6 +34,7 @@ class TextOnly(LinkPredictor):
         self.width, self.relations, self.score = width, relations, score
         self.normalise = score == "transe" if normalise is None else normalise  # as published
         self.ego, self.by_distance = NO_EGO_GRAPHS, score == "transe"
+        self.by_product = not self.by_distance
         self.relation = RelationEmbedding(source, relations, width, self.system)
 
     def encode(self, texts: GraphTexts, rows: Tensor) -> Tensor:

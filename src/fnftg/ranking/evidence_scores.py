@@ -10,12 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numba
 import numpy as np
 import torch
 
 from fnftg.arrays import BoolArray, Float32Array, Int32Array, Int64Array
 from fnftg.ego.context import GraphContext
 from fnftg.evidence.table import EvidenceTable
+from fnftg.kernels.ranges import ranges
 from fnftg.models.evidence_model import EvidenceModel, evidence_of
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.ranking.rank_counts import Counts, filtered_counts
@@ -68,13 +70,30 @@ class EvidenceScores:
         """Separate the rows with evidence from known answers, in a table of `size` rows.
 
         Returns:
-            Whether each row with evidence (e,) is not a known answer, and the offsets and rows of the union of known
-            answers and rows with evidence.
+            Whether each row with evidence (e,) is not a known answer, and the offsets and rows of the known answers,
+            each query's followed by its other rows with evidence.
         """
-        taken = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * size + known
-        listed = self.queries * size + self.rows
-        either = np.unique(np.concatenate([taken, listed]))
-        return ~np.isin(listed, taken), np.searchsorted(either, np.arange(len(offsets)) * size), either % size
+        spared = np.empty(len(self.rows), np.bool_)
+        mark_spared(offsets, known, self.offsets, self.rows, size, spared)
+        taken, others = np.diff(offsets), np.diff(np.concatenate([[0], np.cumsum(spared)])[self.offsets])
+        outside = np.concatenate([[0], np.cumsum(taken + others)])
+        rows = np.empty(outside[-1], np.int64)
+        rows[ranges(outside[:-1], taken)] = known
+        rows[ranges(outside[:-1] + taken, others)] = self.rows[spared]
+        return spared, outside, rows
+
+
+@numba.njit(nogil=True, cache=True)
+def mark_spared(
+    offsets: Int64Array, known: Int64Array, own_offsets: Int64Array, rows: Int64Array, size: int, spared: BoolArray
+) -> None:
+    """Fill in whether each row of a query, all below `size`, is not among the query's known answers."""
+    last = np.full(size, -1, np.int64)  # the last query that each row is a known answer of
+    for query in range(len(offsets) - 1):
+        for place in range(offsets[query], offsets[query + 1]):
+            last[known[place]] = query
+        for place in range(own_offsets[query], own_offsets[query + 1]):
+            spared[place] = last[rows[place]] != query
 
 
 def evidence_scores(
@@ -109,22 +128,26 @@ def counts_with(
 
     `true_rows` (q,), the rows of the true answers, must be among the known answers of each query.
     """
-    spared, outside, rows = evidence.apart_from(offsets, known, len(table))
+    spared, _, _ = evidence.apart_from(offsets, known, len(table))
     plain = filtered_counts(
         model,
         query_embeddings,
         answer_embeddings,
         table,
-        outside,
-        rows,
+        offsets,
+        known,
         memory,
         answer_evidence=evidence.of_rows(true_rows),
     )
+    # count the rows with evidence again, with their evidence
     query, row = evidence.queries[spared], evidence.rows[spared]
-    scores = pair_scores(model, query_embeddings, table, query, row) + evidence.values[spared]
-    true = plain.scores[query]
-    better = plain.better + np.bincount(query[(scores > true) | np.isnan(true)], minlength=len(query_embeddings))
-    equal = plain.equal + np.bincount(query[scores == true], minlength=len(query_embeddings))
+    scores, true = pair_scores(model, query_embeddings, table, query, row), plain.scores[query]
+    raised = scores + evidence.values[spared]
+    last = np.isnan(true)  # after all candidates
+    better, equal = plain.better.copy(), plain.equal.copy()
+    for sign, found in ((-1, scores), (1, raised)):
+        better += sign * np.bincount(query[(found > true) | last], minlength=len(better))
+        equal += sign * np.bincount(query[found == true], minlength=len(equal))
     return Counts(better, equal, plain.scores)
 
 

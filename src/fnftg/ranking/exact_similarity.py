@@ -9,6 +9,11 @@ from fnftg.arrays import Float32Array
 from fnftg.models.link_predictor import LinkPredictor
 
 
+def has_product_kernel(model: LinkPredictor) -> bool:
+    """Return whether the kernels of `kernels/products.py` compute the model's scores, which are the same but faster."""
+    return model.by_product and model.device.type == "cpu"
+
+
 def exact_similarity(model: LinkPredictor, query_embeddings: Float32Array, candidates: Float32Array) -> Tensor:
     """Score queries (q, d) against candidates (n, d): (q, n), in main memory.
 

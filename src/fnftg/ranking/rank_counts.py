@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from fnftg.arrays import Float32Array, Int64Array
+from fnftg.kernels.products import count_greater, count_known_greater, product_pairs
 from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.ranking.exact_similarity import exact_similarity
+from fnftg.ranking.exact_similarity import exact_similarity, has_product_kernel
 
 QUERIES = 512  # queries per block, if the score is not a distance
 
@@ -47,14 +48,21 @@ def filtered_counts(
         answer_evidence: evidence added to the scores of the true answers, (q,).
     """
     answer_evidence = np.broadcast_to(np.asarray(answer_evidence, np.float32), len(query_embeddings))
-    if not model.by_distance:
+    if not model.by_distance and not has_product_kernel(model):
         return by_similarity(model, query_embeddings, answer_embeddings, table, offsets, known, memory, answer_evidence)
-    rows = np.arange(len(query_embeddings))
-    distances = l1_pairs(query_embeddings, answer_embeddings, rows, rows) - answer_evidence
-    better, equal = count_ranks(query_embeddings, table, distances, memory)
     # count the known answers separately and subtract them
-    known_better, known_equal = count_known(query_embeddings, table, distances, offsets, known, memory)
-    return Counts(better - known_better, equal - known_equal, -distances)
+    rows = np.arange(len(query_embeddings))
+    own = query_embeddings, answer_embeddings, rows, rows
+    if model.by_distance:
+        distances = l1_pairs(*own) - answer_evidence
+        better, equal = count_ranks(query_embeddings, table, distances, memory)
+        known_better, known_equal = count_known(query_embeddings, table, distances, offsets, known, memory)
+        scores = -distances
+    else:
+        scores = product_pairs(*own) + answer_evidence
+        better, equal = count_greater(query_embeddings, table, scores, memory)
+        known_better, known_equal = count_known_greater(query_embeddings, table, scores, offsets, known, memory)
+    return Counts(better - known_better, equal - known_equal, scores)
 
 
 def by_similarity(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from fnftg.arrays import BoolArray, Float32Array, Int64Array, IntArray
+from fnftg.kernels.products import product_pairs, top_products
 from fnftg.kernels.ranges import ranges
 from fnftg.kernels.ranks import l1_pairs, top_k
 from fnftg.models.link_predictor import LinkPredictor
-from fnftg.ranking.exact_similarity import exact_similarity
+from fnftg.ranking.exact_similarity import exact_similarity, has_product_kernel
 
 MEMORY = 1 << 28  # bytes for a search, in addition to the candidates' table
 QUERIES = 256  # queries per block, if the score is not a distance
@@ -47,7 +48,7 @@ def top_answers(
         np.full((len(query_embeddings), k), NO_ROW, np.int64),
     )
     if len(query_embeddings) and len(table) and k:
-        search = _by_distance if model.by_distance else _by_similarity
+        search = _by_distance if model.by_distance else _by_product if has_product_kernel(model) else _by_similarity
         search(model, query_embeddings, table, np.asarray(offsets, np.int64), known, scores, rows, memory)
     return scores, rows
 
@@ -62,6 +63,8 @@ def pair_scores(
     """Return the scores of chosen pairs (p,), identical to those of `top_answers`."""
     if model.by_distance:
         return np.subtract(np.float32(0), l1_pairs(query_embeddings, vectors, query_rows, vector_rows))
+    if has_product_kernel(model):
+        return product_pairs(query_embeddings, vectors, query_rows, vector_rows)
     scores = np.empty(len(query_rows), np.float32)
     for start in range(0, len(scores), PAIRS):
         part = slice(start, start + PAIRS)
@@ -100,6 +103,25 @@ def _by_distance(
             distances = np.take_along_axis(distances, order, axis=1)
             scores[part, : order.shape[1]] = np.where(out, np.float32(-np.inf), np.float32(0) - distances)
             rows[part, : order.shape[1]] = np.where(out, NO_ROW, found)
+
+
+def _by_product(
+    model: LinkPredictor,
+    query_embeddings: Float32Array,
+    table: Float32Array,
+    offsets: Int64Array,
+    known: IntArray,
+    scores: Float32Array,
+    rows: Int64Array,
+    memory: int,
+) -> None:
+    """Search with the kernel for inner products."""
+    step = max(memory // (64 * scores.shape[1]), 1)  # a few 8-byte keys per thread
+    for start in range(0, len(query_embeddings), step):
+        part = slice(start, start + step)
+        own_offsets, own_known = _chosen(offsets, known, np.arange(len(query_embeddings))[part])
+        best = top_products(query_embeddings[part], table, scores.shape[1], own_offsets, own_known, memory)
+        scores[part], rows[part] = best
 
 
 def _by_similarity(
