@@ -22,8 +22,8 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     parser.add_argument(
         "--size",
         default="tiny",
-        help="tiny, mini, small, medium or base, as of BERT, layers, width and heads as in L-2_H-128_A-2, or static for "
-        "a table of token vectors, which needs no training (default: %(default)s)",
+        help="tiny, mini, small, medium or base, as of BERT; layers, width and heads as in L-2_H-128_A-2; or static, a "
+        "table of token vectors, which is not trained (default: %(default)s)",
     )
     parser.add_argument(
         "--teacher", default="minilm", help="minilm, or the folder or hub name of a BERT (default: %(default)s)"

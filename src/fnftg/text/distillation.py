@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional
 
 from fnftg.arrays import BoolArray, Float32Array, Int64Array
-from fnftg.console import Progress
+from fnftg.console import Progress, progress
 from fnftg.errors import FnftgError, shortened
 from fnftg.json_files import write_json
 from fnftg.kernels.determinism import deterministic
@@ -41,7 +41,7 @@ NEAREST, MAPPED = 10, 20_000  # nearest texts, and training texts for the linear
 FEWEST_TEXTS, ENOUGH = 20, 300_000  # distinct texts that are needed; texts of all epochs, by default
 FEW_TEXTS, MOST_HELD_OUT = 2_000, 5_000  # a tenth of few texts is held out; of many, so many are compared
 REPORT = "distillation.json"
-STATIC, STATIC_SAMPLE = "static", 6_000  # texts and pairs that a static encoder is compared on
+STATIC, STATIC_SAMPLE = "static", 4_000  # texts and pairs that a static encoder is compared on
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,29 @@ class DistillationTexts:
         return DistillationTexts(self.tokens, *parts)
 
     def teacher_vectors(self, teacher: Encoder, cache: Path | None = None) -> Float32Array:
-        """Return the teacher's pooled vectors of the texts and pairs, with unit length, (n, hidden)."""
+        """Return the teacher's pooled vectors of the texts and pairs, with unit length, (n, hidden).
+
+        The vectors of all texts of the graphs are computed first, and kept in the cache.
+        """
         store = FeatureStore.of(teacher, self.tokens, teacher.pooling, cache, precision="auto")
         single = self.second_rows < 0
         store.add_pairs(self.rows[~single], self.second_rows[~single], cache)
-        vectors = np.empty((len(self.rows), teacher.hidden), np.float32)
-        vectors[single] = store.take(self.rows[single])
-        vectors[~single] = store.take(self.rows[~single], self.second_rows[~single])
+        return self._joined(store.take(self.rows[single]), store.take(self.rows[~single], self.second_rows[~single]))
+
+    def own_teacher_vectors(self, teacher: Encoder) -> Float32Array:
+        """Return `teacher_vectors` without encoding the other texts of the graphs, for a sample."""
+        single = self.second_rows < 0
+        with progress("Encoding texts", len(self.rows), "texts") as advance:
+            texts, pairs = (
+                encode_rows(teacher.model, self.tokens, self.rows[part], second, teacher.pooling, advance=advance)
+                for part, second in ((single, None), (~single, self.second_rows[~single]))
+            )
+        return self._joined(texts, pairs)
+
+    def _joined(self, texts: Float32Array, pairs: Float32Array) -> Float32Array:
+        """Join the vectors of single texts and of pairs, and scale them to unit length."""
+        vectors, single = np.empty((len(self.rows), texts.shape[1]), np.float32), self.second_rows < 0
+        vectors[single], vectors[~single] = texts, pairs
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
 
@@ -170,8 +186,8 @@ def untrained_student(teacher: Encoder, size: str, seed: int) -> Encoder:
     shape = parsed_size(SHORT_NAMES.get(size, size).removeprefix(HUB_PREFIX))
     if shape is None:
         raise FnftgError(
-            f"{shortened(size)} is not the size of an encoder: give static, {', '.join(SHORT_NAMES)}, or write L-2_H-128_A-2 "
-            "for 2 layers of width 128 with 2 heads; the width must be a multiple of the heads."
+            f"{shortened(size)} is not the size of an encoder: give {STATIC}, {', '.join(SHORT_NAMES)}, or write "
+            "L-2_H-128_A-2 for 2 layers of width 128 with 2 heads; the width must be a multiple of the heads."
         )
     source: Any = teacher.model
     model = random_bert(*shape, source.config.vocab_size, seed)
@@ -215,7 +231,7 @@ def distil_static(
     student = static_student(teacher, texts.tokens)
     counts = {"texts": int((texts.second_rows < 0).sum()), "seconds": round(time.monotonic() - started, 1)}
     sample = texts.sample(STATIC_SAMPLE, config.seed)
-    targets = sample.teacher_vectors(teacher)
+    targets = sample.own_teacher_vectors(teacher)
     own = replace(sample, tokens=replace(sample.tokens, special=student.special))
     return student, {**counts, "held_out": held_out_figures(student, own, targets)}
 
