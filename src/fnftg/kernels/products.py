@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fnftg.arrays import Float32Array, Float64Array, Int64Array, IntArray
-from fnftg.kernels.blocks import MEMORY, Rows, in_blocks, ready, values_of_pairs
+from fnftg.kernels.candidate_blocks import MEMORY, Rows, in_blocks, ready, values_of_pairs
 from fnftg.kernels.loops import NO_KEY, count_estimates, count_products, fill_norms, fill_pair_products, keep_greatest
 from fnftg.kernels.threads import LEAST_WORK, in_parallel
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fnftg.arrays import Float32Array, Int64Array, IntArray
-from fnftg.kernels.blocks import MEMORY, Rows, array, in_blocks, ready, values_of_pairs
+from fnftg.kernels.candidate_blocks import MEMORY, Rows, array, in_blocks, ready, values_of_pairs
 from fnftg.kernels.loops import NO_KEY, count_distances, fill_pairs, keep_nearest
 from fnftg.kernels.threads import LEAST_WORK, in_parallel
 
