@@ -22,9 +22,10 @@ from fnftg.text.distillation import (
     similarity_loss,
     untrained_student,
 )
-from fnftg.text.encoders import load_encoder
+from fnftg.text.encoders import Encoder, load_encoder, pooled
 from fnftg.text.features import encode_rows
 from fnftg.text.rows import INVERSE
+from fnftg.text.static_encoder import static_student
 from fnftg.text.tokens import TokenStore
 
 SIZE = "L-1_H-64_A-2"
@@ -151,6 +152,73 @@ def test_loss_is_zero_for_the_teachers_similarities_and_ignores_rotation_and_len
     rotation, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))
     assert float(similarity_loss(3 * wanted @ rotation, wanted)) == pytest.approx(0, abs=1e-5)
     assert float(similarity_loss(torch.randn(20, 8, generator=generator), wanted)) > 0.1
+
+
+# Static encoders
+
+SENTENCES = ["a red fox", "a red red dog", "a dog and a fox and a dog", "a", "the fox"]
+
+
+def scratch_teacher() -> Encoder:
+    torch.manual_seed(0)
+    return load_encoder("scratch:L-1_H-16_A-2", SENTENCES)
+
+
+def test_a_static_encoder_averages_the_weighted_principal_components_of_the_teachers_token_vectors() -> None:
+    teacher = scratch_teacher()
+    graph = KnowledgeGraph.from_triples({"train": [("e0", "r", "e1")]}, {f"e{i}": s for i, s in enumerate(SENTENCES)})
+    tokens = TokenStore.of(graph, teacher, 24)
+    student = static_student(teacher, tokens, width=8)
+    table = student.model.embeddings.weight.numpy()
+    texts = [*SENTENCES, "r", "inverse of r"]  # of the entities, the relation and its inverse
+    words = [teacher.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    size = len(teacher.tokenizer)
+    with torch.no_grad():
+        ids = [[*teacher.special.start, token, *teacher.special.end] for token in range(size)]
+        states = [teacher.model(input_ids=torch.tensor([row])).last_hidden_state[0, 0] for row in ids]
+    vectors = torch.stack(states).numpy().astype(np.float64)
+    centred = vectors - vectors.mean(0)
+    share = np.array([sum(token in text for text in words) for token in range(size)]) / len(words)
+    weight = 0.01 / (0.01 + share)
+    kept = np.linalg.svd(centred, full_matrices=False)[2][:8]  # the first eight principal components
+    expected = centred @ kept.T
+    expected *= weight[:, None] / np.sqrt(np.mean(expected**2))
+    ordinary = [token for token in range(size) if token not in teacher.tokenizer.all_special_ids]
+    assert len(ordinary) > 5
+    assert np.allclose(np.abs(table[ordinary]), np.abs(expected[ordinary]), atol=1e-4)  # signs are arbitrary
+    assert not table[teacher.tokenizer.all_special_ids].any()
+    own = TokenStore.of(graph, student, 24)
+    found = encode_rows(student.model, own, np.arange(7), None, "mean")
+    assert np.allclose(found, [table[text].mean(0) for text in words], atol=1e-6)
+
+
+def test_vectors_of_a_static_encoder_do_not_depend_on_the_other_texts_of_a_batch() -> None:
+    teacher = scratch_teacher()
+    triples = [(f"e{i}", "r", f"e{i + 1}") for i in range(4)]
+    graph = KnowledgeGraph.from_triples({"train": triples}, {f"e{i}": s for i, s in enumerate(SENTENCES)})
+    student = static_student(teacher, TokenStore.of(graph, teacher, 24), width=8)
+    tokens = TokenStore.of(graph, student, 24)
+    rows = np.arange(len(tokens))
+    together = encode_rows(student.model, tokens, rows, None, "mean")
+    alone = np.concatenate([encode_rows(student.model, tokens, rows[i : i + 1], None, "mean") for i in rows])
+    padded = pooled(student.model, tokens.batch(rows), "mean").numpy()
+    assert np.array_equal(together, alone) and np.allclose(together, padded, atol=1e-6)
+
+
+def test_a_run_with_a_static_encoder_is_saved_and_loaded(animals: Path, tmp_path: Path) -> None:
+    folder, run = tmp_path / "encoder", tmp_path / "run"
+    assert main(["distill", str(animals), "-o", str(folder), "--size", "static", "--threads", "1"]) == 0
+    report = json.loads((folder / "distillation.json").read_text())
+    assert report["size"] == "static" and 0.2 < report["held_out"]["texts"]["cosine"] <= 1
+    encoder = load_encoder(str(folder))
+    assert encoder.pooling == "mean" and encoder.hidden == 256 and not encoder.special.start
+    options = ["--training.epochs", "1", "--training.batch_size", "64", "--trainer.threads", "1"]
+    assert main(["train", str(animals), "-o", str(run), "--model.text.encoder", str(folder), *options]) == 0
+    model = from_pretrained(run)
+    assert model.tt.encoder.name == str(folder) and not model.tt.encoder.is_loaded
+    assert model.tt.encoder.hidden == 256 and np.array_equal(
+        *(e.model.embeddings.weight for e in (model.tt.encoder, encoder))
+    )
 
 
 # name of the case: arguments, parts of the message

@@ -41,7 +41,7 @@ NEAREST, MAPPED = 10, 20_000  # nearest texts, and training texts for the linear
 FEWEST_TEXTS, ENOUGH = 20, 300_000  # distinct texts that are needed; texts of all epochs, by default
 FEW_TEXTS, MOST_HELD_OUT = 2_000, 5_000  # a tenth of few texts is held out; of many, so many are compared
 REPORT = "distillation.json"
-STATIC, STATIC_SAMPLE = "static", 4_000  # texts and pairs that a static encoder is compared on
+STATIC, STATIC_SAMPLE = "static", 2_000  # held-out texts and pairs that a static encoder is compared on
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,13 @@ class DistillationTexts:
             np.concatenate([out, out[paired]]),
         )
 
-    def sample(self, size: int, seed: int) -> DistillationTexts:
-        """Return a random sample of this many texts and pairs, if there are more."""
-        chosen = np.sort(np.random.default_rng(seed).permutation(len(self.rows))[:size])
-        parts = self.rows[chosen], self.second_rows[chosen], self.held_out[chosen]
-        return DistillationTexts(self.tokens, *parts)
+    def sample(self, size: int) -> DistillationTexts:
+        """Return up to `size` of the held-out texts and pairs, and as many of the others, evenly spaced."""
+        parts = [np.flatnonzero(self.held_out == out) for out in (False, True)]
+        chosen = np.sort(np.concatenate([part[:: max(1, -(-len(part) // size))] for part in parts]))
+        return replace(
+            self, rows=self.rows[chosen], second_rows=self.second_rows[chosen], held_out=self.held_out[chosen]
+        )
 
     def teacher_vectors(self, teacher: Encoder, cache: Path | None = None) -> Float32Array:
         """Return the teacher's pooled vectors of the texts and pairs, with unit length, (n, hidden).
@@ -228,9 +230,9 @@ def distil_static(
     """Make a static encoder, which is not trained, and compare it with the teacher on a sample of the texts."""
     texts = DistillationTexts.of(graphs, teacher, config.words, config.seed, cache)
     started = time.monotonic()
-    student = static_student(teacher, texts.tokens)
+    student = static_student(teacher, texts.tokens, cache=cache)
     counts = {"texts": int((texts.second_rows < 0).sum()), "seconds": round(time.monotonic() - started, 1)}
-    sample = texts.sample(STATIC_SAMPLE, config.seed)
+    sample = texts.sample(STATIC_SAMPLE)
     targets = sample.own_teacher_vectors(teacher)
     own = replace(sample, tokens=replace(sample.tokens, special=student.special))
     return student, {**counts, "held_out": held_out_figures(student, own, targets)}

@@ -7,27 +7,31 @@ weighted so that frequent tokens count less.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from fnftg.array_files import load_array, write_array
 from fnftg.arrays import Float32Array, Int64Array
 from fnftg.console import progress
 from fnftg.kernels.determinism import deterministic
+from fnftg.text.cache import cached
 from fnftg.text.encoders import Encoder, pooled
+from fnftg.text.rows import content_key
 from fnftg.text.tokens import TokenStore
 from fnftg.text.word_vectors import LONGEST, WordVectors
 
 WIDTH = 256
 SMOOTHING = 1e-2  # share of texts with a token at which its weight is one half (Arora et al., 2017)
 TOKENS = 256  # per batch of the teacher
+VECTORS = "vectors.npy"
 
 
-def static_student(teacher: Encoder, tokens: TokenStore, width: int = WIDTH) -> Encoder:
+def static_student(teacher: Encoder, tokens: TokenStore, width: int = WIDTH, cache: Path | None = None) -> Encoder:
     """Return a static encoder with the teacher's tokenizer, whose weights depend on the frequencies in some texts."""
-    with deterministic():
-        vectors = rotated(token_vectors(teacher), width)  # (tokens, width)
+    vectors = rotated(kept_token_vectors(teacher, cache), width)  # (tokens, width)
     share = document_frequencies(tokens, len(vectors)) / max(len(tokens), 1)
     vectors *= (SMOOTHING / (SMOOTHING + share))[:, None].astype(np.float32)
     vectors[sorted(set(teacher.tokenizer.all_special_ids))] = 0
@@ -35,6 +39,20 @@ def static_student(teacher: Encoder, tokens: TokenStore, width: int = WIDTH) -> 
     model.embeddings.weight.data = torch.from_numpy(vectors)
     parts = model.eval().requires_grad_(False), plain_tokenizer(teacher.tokenizer)
     return Encoder("static", "mean", lambda: parts)
+
+
+def kept_token_vectors(teacher: Encoder, cache: Path | None) -> Float32Array:
+    """Return `token_vectors`, from the cache if it has them."""
+    if cache is None:
+        return token_vectors(teacher)
+    key = content_key("token-vectors", 1, teacher.weights_key(), teacher.tokenizer_key(), teacher.pooling)
+    shape = len(teacher.tokenizer), teacher.hidden
+    return cached(
+        cache,
+        f"token-vectors-{key}",
+        lambda folder: write_array(folder / VECTORS, token_vectors(teacher)),
+        lambda folder: load_array(folder / VECTORS, np.float32, shape),
+    )
 
 
 def token_vectors(teacher: Encoder) -> Float32Array:
@@ -46,7 +64,7 @@ def token_vectors(teacher: Encoder) -> Float32Array:
     mask = torch.ones_like(ids)
     types = None if special.second_type is None else torch.zeros_like(ids)
     vectors = np.empty((size, teacher.hidden), np.float32)
-    with progress("Encoding tokens", size, "tokens") as advance, torch.inference_mode():
+    with progress("Encoding tokens", size, "tokens") as advance, torch.inference_mode(), deterministic():
         for start in range(0, size, TOKENS):
             part = slice(start, start + TOKENS)
             batch = ids[part], mask[part], None if types is None else types[part]
