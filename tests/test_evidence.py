@@ -35,9 +35,9 @@ TEXTS = [
     "cedar, a tall tree",
     "dahlia, a red flower under cedar",
     "elm, an old tree named after dahlia",
-    "fern, a green plant below alder and holly",
+    "fern, a green plant below alder and cedar",
     "ginkgo, a tree older than fern and birch",  # from here on they are new
-    "holly, a red plant that ginkgo and dahlia know",
+    "Cedar, a red plant that ginkgo and dahlia know",  # with the name of another entity
 ]
 RELATION_TEXTS = ["grows beside", "shades", "is older than", "is eaten by"]  # the last one is new
 OLD_ENTITIES, ENTITIES, OLD_RELATIONS, RELATIONS = 6, 8, 3, 4
@@ -552,7 +552,7 @@ def test_weights_of_relations_that_were_never_trained_on_are_the_written_ones() 
         2.5,
         *(feature.unseen for feature in RelationText.features),
     ]
-    features = np.arange(1, 31, dtype=np.float32).reshape(2, 15)
+    features = np.arange(1, 37, dtype=np.float32).reshape(2, 18)
     features[0, 11:] = 0
     table = EvidenceTable(
         np.array([0, 1, 2]), np.array([4, 2], np.int32), features, np.array([True, True]), source_columns(ALL)[0]
@@ -571,7 +571,7 @@ def test_weights_of_relations_of_training_are_shifted_by_their_texts() -> None:
     assert weights.common.tolist() == pytest.approx([0.1 * weight for weight in initial])
     assert weights.by_relation.shape == (9, 2) and not weights.by_relation.any()
     vectors = torch.tensor([[3.0, 1.0], [1.0, 3.0]])  # normalised: (1, -1) and (-1, 1)
-    features = np.zeros((4, 15), np.float32)
+    features = np.zeros((4, 18), np.float32)
     features[0, 0], features[1, 5], features[2, 0], features[3] = 2, 1, 2, 1
     table = EvidenceTable(
         np.array([0, 2, 4]), np.array([1, 3, 0, 2], np.int32), features, np.zeros(2, bool), source_columns(ALL)[0]

@@ -26,6 +26,7 @@ from fnftg.ego.sampling import EgoGraphs, Hidden, sample
 from fnftg.kg.graph import Triples, beginning, first_words
 from fnftg.text.mentions import Mentions
 from fnftg.text.nearest_texts import TextKNN
+from fnftg.text.same_names import SameNames
 from fnftg.text.text_transformer import GraphTexts
 
 ANSWER_WORDS = 3  # words at either end of a relation's name
@@ -49,6 +50,11 @@ class VisibleGraph(ABC):
     @abstractmethod
     def mentions(self, words: int | None) -> Mentions:
         """Return the mentions of entities in the first words of texts: 0 for whole texts, None for what is encoded."""
+
+    @property
+    @abstractmethod
+    def same_names(self) -> SameNames:
+        """The entities with the same name."""
 
     @property
     @abstractmethod
@@ -163,6 +169,10 @@ class GraphContext(VisibleGraph):
     def mentions(self, words: int | None) -> Mentions:
         return self.texts.mentions(words)
 
+    @property
+    def same_names(self) -> SameNames:
+        return self.texts.same_names
+
     @cached_property
     def fingerprints(self) -> Int64Array:
         return relation_fingerprints(self.texts, np.arange(self.relations))
@@ -236,6 +246,14 @@ class ExtendedContext(VisibleGraph):
             return self.base.mentions(words).extended(self.new_texts, first_words(pl.Series(self.new_texts)))
 
         found: Mentions = self.counted(("mentions", words), extended)
+        return found
+
+    @property
+    def same_names(self) -> SameNames:
+        def extended() -> SameNames:
+            return self.base.same_names.extended(first_words(pl.Series(self.new_texts, dtype=pl.String)))
+
+        found: SameNames = self.counted("same_names", extended) if self.new_texts else self.base.same_names
         return found
 
     def entity_texts(self, first: int = 0) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
 from fnftg.text.features import FeatureStore
 from fnftg.text.mentions import Mentions
 from fnftg.text.nearest_texts import TextKNN
+from fnftg.text.same_names import SameNames
 from fnftg.text.tokens import TokenStore, fitting_budget, packs
 
 
@@ -104,6 +106,14 @@ class GraphTexts:
                 new = self.vocabulary.texts.slice(*rows), short_names(self.vocabulary, *rows)
                 self.found_mentions[words] = self.base.mentions(words).extended(*new)
         return self.found_mentions[words]
+
+    @cached_property
+    def same_names(self) -> SameNames:
+        """The entities with the same name."""
+        assert self.vocabulary is not None
+        first = 0 if self.base is None else self.base.entities
+        names = short_names(self.vocabulary, first, self.entities)
+        return SameNames.of(names) if self.base is None else self.base.same_names.extended(names)
 
     def relation_row(self, label: torch.Tensor) -> torch.Tensor:
         """Return the row of a relation label in [0, 2R)."""
