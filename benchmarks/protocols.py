@@ -21,6 +21,7 @@ from typing import Any
 
 from fnftg.console import log, print_json, print_table
 from fnftg.files import new_file
+from fnftg.models.pretrained import CHECKPOINT, read_metrics
 
 RECIPES = ("frugal", "frugal-tg", "frugal-statik", "frugal-simkgc", "frugal-blp", "frugal-t")
 PROTOCOLS = ("own-split", "cumulative", "strict", "held-out")
@@ -45,11 +46,14 @@ def train(run: Path, graph: str, recipe: str, seed: int, max_steps: int | None) 
     fnftg("train", graph, "-o", run, "--config", recipe, "--training.seed", seed, *limit)
 
 
-def rank(run: Path, support: Path, protocol: str, sees_edges: bool) -> dict[str, Any]:
+def rank(run: Path, support: Path, protocol: str, sees_edges: bool, needs_baselines: bool) -> dict[str, Any]:
     """Rank the test triples under a protocol, unless the folder has the result."""
     if not sees_edges and protocol != "held-out":
         protocol = "cumulative"
     kept = run.parent / f"{run.name}.{protocol}.json"
+    if protocol == "cumulative" and not kept.is_file() and not needs_baselines:
+        with new_file(kept) as file:  # ranked at the end of training
+            file.write_text(json.dumps(read_metrics(run / CHECKPOINT)["test"]))
     if not kept.is_file():
         graph = ("--graph", support) if protocol == "held-out" else ()
         printed = fnftg("evaluate", run, "--protocol", protocol, *graph, "--json")
@@ -79,7 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
             run = chosen.output / f"{recipe}-{seed}"
             train(run, chosen.graph, recipe, seed, chosen.max_steps)
             for protocol in PROTOCOLS:
-                results[protocol].append(rank(run, support, protocol, recipe not in TEXT_ONLY))
+                found_here = rank(run, support, protocol, recipe not in TEXT_ONLY, recipe == chosen.recipes[0])
+                results[protocol].append(found_here)
     for baseline in BASELINES:  # the same in every run, as they count the visible edges of the graph
         first = found[chosen.recipes[0]]
         found[baseline] = {protocol: [first[protocol][0]["baselines"][baseline]] for protocol in PROTOCOLS}
