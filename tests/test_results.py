@@ -35,6 +35,7 @@ NO_FIGURES = {
     "3.0",
     "300",
     "1,000",
+    "1,100",  # training steps
     "0.25",
     "2.5",
     "0.414",  # the shares of the audit, not in percent
