@@ -35,7 +35,8 @@ from fnftg.memory import keep_freed_memory
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.losses import LossConfig
 from fnftg.models.scoring import compose_queries
-from fnftg.text.encoders import TextConfig, load_encoder, pooled
+from fnftg.text.encoder import pooled
+from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
 from fnftg.text.text_transformer import GraphTexts
 from fnftg.training.batches import TrainingBatch, epoch_order

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import model2vec
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 
+from fnftg.arrays import Float32Array
 from fnftg.cli import main
+from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
-from fnftg.kg.datasets import dataset
+from fnftg.kg.datasets import data_home, dataset
 from fnftg.models.pretrained import from_pretrained
 from fnftg.text.distillation import (
     DistillationTexts,
@@ -22,9 +26,10 @@ from fnftg.text.distillation import (
     similarity_loss,
     untrained_student,
 )
-from fnftg.text.encoders import Encoder, load_encoder, pooled
+from fnftg.text.encoder import Encoder, pooled
+from fnftg.text.encoders import load_encoder, save_encoder
 from fnftg.text.features import encode_rows
-from fnftg.text.rows import INVERSE
+from fnftg.text.rows import INVERSE, GraphLines
 from fnftg.text.static_encoder import static_student
 from fnftg.text.tokens import TokenStore
 
@@ -167,8 +172,7 @@ def scratch_teacher() -> Encoder:
 def test_a_static_encoder_averages_the_weighted_principal_components_of_the_teachers_token_vectors() -> None:
     teacher = scratch_teacher()
     graph = KnowledgeGraph.from_triples({"train": [("e0", "r", "e1")]}, {f"e{i}": s for i, s in enumerate(SENTENCES)})
-    tokens = TokenStore.of(graph, teacher, 24)
-    student = static_student(teacher, tokens, width=8)
+    student = static_student(teacher, GraphLines(graph), width=8)
     table = student.model.embeddings.weight.numpy()
     texts = [*SENTENCES, "r", "inverse of r"]  # of the entities, the relation and its inverse
     words = [teacher.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
@@ -189,14 +193,15 @@ def test_a_static_encoder_averages_the_weighted_principal_components_of_the_teac
     assert not table[teacher.tokenizer.all_special_ids].any()
     own = TokenStore.of(graph, student, 24)
     found = encode_rows(student.model, own, np.arange(7), None, "mean")
-    assert np.allclose(found, [table[text].mean(0) for text in words], atol=1e-6)
+    known = [[token for token in text if token != teacher.tokenizer.unk_token_id] for text in words]
+    assert known != words and np.allclose(found, [table[text].mean(0) for text in known], atol=1e-6)
 
 
 def test_vectors_of_a_static_encoder_do_not_depend_on_the_other_texts_of_a_batch() -> None:
     teacher = scratch_teacher()
     triples = [(f"e{i}", "r", f"e{i + 1}") for i in range(4)]
     graph = KnowledgeGraph.from_triples({"train": triples}, {f"e{i}": s for i, s in enumerate(SENTENCES)})
-    student = static_student(teacher, TokenStore.of(graph, teacher, 24), width=8)
+    student = static_student(teacher, GraphLines(graph), width=8)
     tokens = TokenStore.of(graph, student, 24)
     rows = np.arange(len(tokens))
     together = encode_rows(student.model, tokens, rows, None, "mean")
@@ -219,6 +224,102 @@ def test_a_run_with_a_static_encoder_is_saved_and_loaded(animals: Path, tmp_path
     assert model.tt.encoder.hidden == 256 and np.array_equal(
         *(e.model.embeddings.weight for e in (model.tt.encoder, encoder))
     )
+
+
+def test_a_run_with_the_static_encoder_of_its_graph_keeps_the_encoder(animals: Path, tmp_path: Path) -> None:
+    run, options = tmp_path / "run", ["--training.epochs", "1", "--training.batch_size", "64", "--trainer.threads", "1"]
+    assert main(["train", str(animals), "-o", str(run), "--model.text.encoder", "static", *options]) == 0
+    encoder = from_pretrained(run).tt.encoder
+    assert encoder.name == "static" and (run / "checkpoint" / "encoder" / "model.safetensors").is_file()
+    made = load_encoder("static", GraphLines(KnowledgeGraph.open(animals)), cache=data_home() / "texts")
+    assert np.array_equal(encoder.model.embeddings.weight, made.model.embeddings.weight)
+    with pytest.raises(FnftgError, match="made of the texts of a graph"):
+        load_encoder("static")
+
+
+def model2vec_model(**options: Any) -> Any:
+    tokenizer: Any = scratch_teacher().tokenizer.backend_tokenizer
+    vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 8)).astype(np.float32)
+    config = {"model_type": "model2vec", "architectures": ["StaticModel"]}  # as model2vec's distill writes
+    return model2vec.StaticModel(vectors, tokenizer, config, **options)
+
+
+def few_vectors() -> dict[str, Any]:
+    """Options of a model whose tokens share vectors."""
+    generator = np.random.default_rng(1)
+    size = scratch_teacher().tokenizer.backend_tokenizer.get_vocab_size()
+    weights = generator.random(size).astype(np.float32)
+    return {"weights": weights, "token_mapping": generator.integers(size // 2, size=size)}
+
+
+TEXTS = [*SENTENCES, "a ☃ red ☃", "☃", "", "A fox [SEP] the dog, " * 200]
+MODEL2VEC: dict[str, Any] = {
+    "plain": dict,
+    "of length 1": lambda: {"normalize": True},
+    "fewer vectors than tokens": few_vectors,
+    "fewer vectors than tokens, of length 1": lambda: {"normalize": True, **few_vectors()},
+}
+
+
+@pytest.mark.parametrize("case", MODEL2VEC)
+def test_models_of_model2vec_give_the_vectors_that_model2vec_gives(case: str, tmp_path: Path) -> None:
+    theirs = model2vec_model(**MODEL2VEC[case]())
+    theirs.save_pretrained(tmp_path / "theirs")
+    expected = theirs.encode(TEXTS, max_length=None)
+    ours = load_encoder(str(tmp_path / "theirs"))
+    assert np.allclose(vectors_of(ours, TEXTS), expected, atol=1e-6)
+    tokens = token_store(ours, TEXTS)
+    assert np.allclose(pooled(ours.model, tokens.batch(np.arange(len(TEXTS))), "mean"), expected, atol=1e-6)
+    save_encoder(ours, tmp_path / "ours")
+    assert np.allclose(vectors_of(load_encoder(str(tmp_path / "ours")), TEXTS), expected, atol=1e-6)
+
+
+def test_model2vec_reads_our_static_encoders(tmp_path: Path) -> None:
+    ours = static_student(scratch_teacher(), SENTENCES, width=8)
+    save_encoder(ours, tmp_path / "ours")
+    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "ours")
+    assert np.allclose(theirs.encode(TEXTS, max_length=None), vectors_of(ours, TEXTS), atol=1e-6)
+
+
+def test_models_of_model2vec_are_found_in_the_cache_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = tmp_path / "models--somebody--words" / "snapshots" / ("0" * 40)
+    theirs = model2vec_model()
+    theirs.save_pretrained(commit)
+    (commit.parents[1] / "refs").mkdir()
+    (commit.parents[1] / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    ours = load_encoder("somebody/words")
+    assert (ours.name, ours.pooling) == ("somebody/words", "mean")
+    assert np.allclose(vectors_of(ours, SENTENCES), theirs.encode(SENTENCES), atol=1e-6)
+
+
+BAD_WORD_VECTORS: dict[str, tuple[str, bytes | None, str]] = {
+    "no table": ("model.safetensors", save({"vectors": torch.zeros(2, 2)}), "no table of vectors named embeddings"),
+    "other tokens": ("model.safetensors", save({"embeddings": torch.zeros(2, 2)}), "vectors of 2 tokens"),
+    "cut off": ("model.safetensors", b"{}", "cannot be read: restore the file"),
+    "no weights": ("model.safetensors", None, "has no weights in model.safetensors"),
+    "bad tokenizer": ("tokenizer.json", b"{}", "tokenizer.json cannot be read: restore the file"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WORD_VECTORS)
+def test_damaged_models_of_model2vec_get_one_sentence(case: str, tmp_path: Path) -> None:
+    file, content, sentence = BAD_WORD_VECTORS[case]
+    model2vec_model().save_pretrained(tmp_path / "theirs")
+    path = tmp_path / "theirs" / file
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(FnftgError) as caught:
+        load_encoder(str(tmp_path / "theirs"))
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def token_store(encoder: Encoder, texts: list[str]) -> TokenStore:
+    graph = KnowledgeGraph.from_triples({"train": [("e0", "r", "e0")]}, {"e0": "a"})
+    return TokenStore.of(graph, encoder, 10_000).of_texts(texts, encoder)
+
+
+def vectors_of(encoder: Encoder, texts: list[str]) -> Float32Array:
+    return encode_rows(encoder.model, token_store(encoder, texts), np.arange(len(texts)), None, "mean")
 
 
 # name of the case: arguments, parts of the message

@@ -65,7 +65,7 @@ OLD_MODULES = {  # as the name of a file: a module is a noun
 OLD_FUNCTIONS = {"say", "kept"}  # as the name of a function: a variable `kept`, a mask of rows, is plain English
 ALLOWED = {  # (word, file): why it stays
     ("signature", "kernels/loops.py"): "LLVM's and numba's word for the types of a function",
-    ("signature", "text/encoders.py"): "inspect.signature of the standard library",
+    ("signature", "text/encoder.py"): "inspect.signature of the standard library",
     ("signature", "text/hub.py"): "inspect.signature of the standard library",
 }
 # Not tested, as they are plain English in most places: near, added, met, alike, usual, mentioned, columns, earlier, draws,

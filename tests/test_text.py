@@ -20,7 +20,8 @@ from conftest import ROOT, needs_package
 from fnftg.errors import FnftgError
 from fnftg.kg import KnowledgeGraph
 from fnftg.text import encoders, features, hub
-from fnftg.text.encoders import Encoder, TextConfig, load_encoder, save_encoder
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig, load_encoder, save_encoder
 from fnftg.text.features import FeatureStore, encode_rows
 from fnftg.text.rows import GraphLines
 from fnftg.text.text_transformer import GraphTexts, TextTransformer

@@ -10,7 +10,8 @@ from fnftg.models.link_predictor import needs_ego_graphs
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.scoring import ScoreName
 from fnftg.models.text_only import TextOnly, check_choices
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 WIDTH = 128  # as published

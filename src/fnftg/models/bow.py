@@ -16,7 +16,8 @@ from fnftg.models.scoring import ScoreName
 from fnftg.models.text_inputs import to_index
 from fnftg.models.text_only import TextOnly, check_choices
 from fnftg.models.words import WordEmbeddings
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.text_transformer import GraphTexts
 
 

@@ -23,7 +23,7 @@ from fnftg.models.evidence_model import EvidenceModel
 from fnftg.models.fnf import FnF, FnFConfig
 from fnftg.models.link_predictor import ScoredBatch
 from fnftg.models.losses import RankingLoss
-from fnftg.text.encoders import Encoder
+from fnftg.text.encoder import Encoder
 from fnftg.text.text_transformer import GraphTexts
 
 

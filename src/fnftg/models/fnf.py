@@ -34,7 +34,8 @@ from fnftg.models.text_inputs import (
     to_index,
 )
 from fnftg.models.text_only import check_choices
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextProjection, TextTransformer
 
 

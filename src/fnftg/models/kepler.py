@@ -15,7 +15,8 @@ from fnftg.models.link_predictor import ScoredBatch
 from fnftg.models.losses import RankingLoss
 from fnftg.models.relations import RelationsFrom
 from fnftg.models.text_only import TextOnly, check_choices
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextEncoder
 from fnftg.text.tokens import fitting_budget, packs
 

@@ -17,7 +17,7 @@ from fnftg.json_files import read_json, write_json
 from fnftg.models.configs import from_dict, with_former_values
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.systems import system, title
-from fnftg.text.encoders import load_saved_encoder, save_encoder
+from fnftg.text.encoders import is_made_of_texts, load_saved_encoder, save_encoder
 from fnftg.version import __version__
 
 CHECKPOINT = "checkpoint"  # subfolder of a run with the best weights
@@ -47,9 +47,8 @@ def save_pretrained(
         frozen = model.config.text.training == "frozen"
         weights = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
         save_file(weights, partial / WEIGHTS)
-        save_encoder(
-            model.tt.encoder, partial / "encoder", weights=not frozen or model.tt.encoder.name.startswith("scratch:")
-        )
+        encoder = model.tt.encoder
+        save_encoder(encoder, partial / "encoder", weights=not frozen or is_made_of_texts(encoder.name))
         config = {"format": FORMAT, "version": VERSION, "written_by": f"fnftg {__version__}"}
         what = {"system": model.system, "relations": model.relations, "model": asdict(model.config)}
         write_json(partial / "config.json", {**config, **what}, checksum=False)

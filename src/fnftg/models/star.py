@@ -19,7 +19,8 @@ from fnftg.errors import FnftgError
 from fnftg.models.link_predictor import LinkPredictor, ScoredBatch, needs_ego_graphs
 from fnftg.models.losses import RankingLoss, nll_loss
 from fnftg.models.text_inputs import Join, conditioned, entity_vectors
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 

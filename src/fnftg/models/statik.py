@@ -23,7 +23,8 @@ from fnftg.models.relations import RelationEmbedding, RelationsFrom
 from fnftg.models.scoring import compose_queries, similarity
 from fnftg.models.text_inputs import Join, conditioned, entity_vectors, text_rows, to_device, to_index
 from fnftg.models.text_only import check_choices
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.text_transformer import GraphTexts, TextProjection
 
 

@@ -15,7 +15,7 @@ from fnftg.models.link_predictor import LinkPredictor
 from fnftg.models.simkgc import SimKGC, SimKGCConfig
 from fnftg.models.star import StAR, StARConfig
 from fnftg.models.statik import StATIK, StATIKConfig
-from fnftg.text.encoders import Encoder
+from fnftg.text.encoder import Encoder
 
 SystemConfig = FnFConfig | BOWConfig | DKRLConfig | BLPConfig | KEPLERConfig | StARConfig | StATIKConfig | SimKGCConfig
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.text.encoders import Encoder, TextConfig
+from fnftg.text.encoder import Encoder
+from fnftg.text.encoders import TextConfig
 from fnftg.text.stopwords import ContentWords
 from fnftg.text.text_transformer import GraphTexts
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from fnftg.errors import FnftgError
 from fnftg.models.systems import system
 from fnftg.paper import published_results as paper
-from fnftg.text.encoders import SHORT_NAMES
+from fnftg.text.encoders import SCRATCH, SHORT_NAMES
 from fnftg.training.recipes import SIZES, merge_fields, recipe_fields
 
 Fields = dict[str, Any]  # nested fields of a RunConfig
@@ -304,8 +304,8 @@ class Reader:
         name = f"BERT-{self.encoder}" if self.encoder in SHORT_NAMES else self.encoder
         if self.encoder == "minilm":
             name = "all-MiniLM-L6-v2"
-        elif self.encoder.startswith("scratch:"):
-            name = f"untrained {self.encoder.removeprefix('scratch:').replace('_', ' ')}"
+        elif self.encoder.startswith(SCRATCH):
+            name = f"untrained {self.encoder.removeprefix(SCRATCH).replace('_', ' ')}"
         elif Path(self.encoder).expanduser().is_dir():
             name = Path(self.encoder).expanduser().resolve().name
         return name if self.bert else f"{name}, {'fine-tuned' if self.training == 'finetune' else self.training}"

@@ -37,7 +37,7 @@ from fnftg.paper.budget import CAUTION, Budget, OutOfTime, Timing, epochs_of, sh
 from fnftg.paper.experiments import READINGS, TEST, Experiment, Fields, Reader, Reading, Row
 from fnftg.paper.published_results import IND
 from fnftg.ranking.evaluation import chosen_triples, split_metrics
-from fnftg.text.encoders import MINILM, SHORT_NAMES, load_encoder
+from fnftg.text.encoders import MINILM, SHORT_NAMES, is_made_of_texts, load_encoder
 from fnftg.training import restart
 from fnftg.training.run_config import RunConfig
 
@@ -215,7 +215,7 @@ class TableRun:
         if name not in self._missing:
             self._missing[name] = ""
             try:
-                if not name.startswith("scratch:"):
+                if not is_made_of_texts(name):
                     load_encoder(name)
             except FnftgError as error:
                 fetched = f"encoder {SHORT_NAMES.get(name, name)} could not be downloaded"

@@ -44,8 +44,8 @@ def distill(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     from fnftg.files import new_folder
     from fnftg.kg.datasets import data_home
     from fnftg.kg.graph_source import open_graph
-    from fnftg.text.distillation import STATIC, DistillationConfig, distil, load_teacher, save_student
-    from fnftg.text.encoders import SHORT_NAMES
+    from fnftg.text.distillation import DistillationConfig, distil, load_teacher, save_student
+    from fnftg.text.encoders import SHORT_NAMES, STATIC
 
     config = DistillationConfig(chosen.size, chosen.epochs, chosen.words, chosen.seed)
     if chosen.threads is not None:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from fnftg.errors import FnftgError, shortened
 from fnftg.json_files import write_json
 from fnftg.kernels.determinism import deterministic
 from fnftg.kg.graph import KnowledgeGraph
-from fnftg.text.encoders import GLOVE, SHORT_NAMES, Encoder, TextConfig, load_encoder, parsed_size, uses_bfloat16
+from fnftg.text.encoder import Encoder, uses_bfloat16
+from fnftg.text.encoders import GLOVE, SHORT_NAMES, STATIC, TextConfig, is_made_of_texts, load_encoder, parsed_size
 from fnftg.text.features import FeatureStore, encode_rows
 from fnftg.text.hub import quiet
-from fnftg.text.rows import content_key
+from fnftg.text.rows import GraphLines, content_key
 from fnftg.text.scratch import random_bert
 from fnftg.text.static_encoder import static_student
 from fnftg.text.text_transformer import GraphTexts, TextEncoder
@@ -41,7 +43,7 @@ NEAREST, MAPPED = 10, 20_000  # nearest texts, and training texts for the linear
 FEWEST_TEXTS, ENOUGH = 20, 300_000  # distinct texts that are needed; texts of all epochs, by default
 FEW_TEXTS, MOST_HELD_OUT = 2_000, 5_000  # a tenth of few texts is held out; of many, so many are compared
 REPORT = "distillation.json"
-STATIC, STATIC_SAMPLE = "static", 2_000  # held-out texts and pairs that a static encoder is compared on
+STATIC_SAMPLE = 2_000  # held-out texts and pairs that a static encoder is compared on
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def load_teacher(name: str) -> Encoder:
     Raises:
         FnftgError: if it is another kind of encoder.
     """
-    teacher = None if name.partition(":")[0] in ("scratch", GLOVE) else load_encoder(name)
+    teacher = None if is_made_of_texts(name) or name.partition(":")[0] == GLOVE else load_encoder(name)
     config: Any = None if teacher is None else teacher.model.config
     if teacher is None or getattr(config, "model_type", None) != "bert":
         raise FnftgError(
@@ -230,7 +232,8 @@ def distil_static(
     """Make a static encoder, which is not trained, and compare it with the teacher on a sample of the texts."""
     texts = DistillationTexts.of(graphs, teacher, config.words, config.seed, cache)
     started = time.monotonic()
-    student = static_student(teacher, texts.tokens, cache=cache)
+    lines = chain.from_iterable(map(GraphLines, graphs))
+    student = static_student(teacher, lines, cache=cache)
     counts = {"texts": int((texts.second_rows < 0).sum()), "seconds": round(time.monotonic() - started, 1)}
     sample = texts.sample(STATIC_SAMPLE)
     targets = sample.own_teacher_vectors(teacher)

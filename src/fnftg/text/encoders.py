@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import hashlib
-import inspect
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from torch import nn
-
 from fnftg.errors import FnftgError, shortened
 from fnftg.json_files import read_json
+from fnftg.text.encoder import Encoder, EncoderFacts, Pooling, Precision
 from fnftg.text.hub import ELSEWHERE, Parts, checked, first_line, load_from_hub, load_parts, quiet
 from fnftg.text.packaged_weights import GLOVE_WEIGHTS, MINILM_WEIGHTS, packaged_folder
 from fnftg.text.special_tokens import SpecialTokens
-from fnftg.text.word_vectors import MODEL_TYPE, load_word_vectors
+from fnftg.text.word_vectors import WordVectors, is_word_vectors, load_word_vectors
 
 SHORT_NAMES = {  # the BERTs of Turc et al. (2019)
     "tiny": "google/bert_uncased_L-2_H-128_A-2",
@@ -30,14 +25,11 @@ SHORT_NAMES = {  # the BERTs of Turc et al. (2019)
     "medium": "google/bert_uncased_L-8_H-512_A-8",
     "base": "google/bert_uncased_L-12_H-768_A-12",
 }
-MINILM, GLOVE = MINILM_WEIGHTS.encoder, GLOVE_WEIGHTS.encoder
+MINILM, GLOVE, STATIC, SCRATCH = MINILM_WEIGHTS.encoder, GLOVE_WEIGHTS.encoder, "static", "scratch:"
 SIZE = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 SENTENCE_ENCODER = re.compile("minilm|mpnet|sentence-transformers", re.IGNORECASE)
 SOURCE = "encoder.json"  # the source of a saved encoder
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-
-Pooling = Literal["cls", "mean"]
-Precision = Literal["float32", "bfloat16", "auto"]
 
 
 @dataclass
@@ -45,8 +37,9 @@ class TextConfig:
     """How texts become vectors.
 
     Args:
-        encoder: tiny, mini, small, medium or base (BERT, from the hub), minilm (packaged), a local folder, a name on
-            the hub, scratch:L-2_H-128_A-2 (untrained, with a vocabulary from the graph's texts), or word vectors: glove
+        encoder: tiny, mini, small, medium or base (BERT, from the hub), minilm (packaged), static (MiniLM's vectors of
+            tokens, averaged; some hundred times as fast), a local folder or a name on the hub, also of a model2vec,
+            scratch:L-2_H-128_A-2 (untrained, with a vocabulary from the graph's texts), or word vectors: glove
             (packaged) or glove:FILE.
         pooling: cls, mean, or auto (mean for sentence encoders, else cls).
         words: number of words of each text that are encoded.
@@ -91,149 +84,29 @@ class TextConfig:
             raise FnftgError(f"text.dropout is {self.dropout!r}: it must be at least 0 and less than 1.")
 
 
-TokenBatch = tuple[torch.Tensor, torch.Tensor, "torch.Tensor | None"]  # input_ids, attention_mask, token_type_ids
-
-
-@dataclass(frozen=True)
-class EncoderFacts:
-    """Properties of a saved encoder that are known without loading it."""
-
-    hidden: int
-    max_length: int
-    special: SpecialTokens
-    tokenizer_key: str
-    weights_key: str
-
-
-class Encoder:
-    """A pretrained or untrained Transformer with its tokenizer.
-
-    A saved encoder is loaded when its model or tokenizer is first used.
-    """
-
-    def __init__(self, name: str, pooling: Pooling, load: Callable[[], Parts], facts: EncoderFacts | None = None):
-        self.name = name  # as given by the user
-        self.pooling: Pooling = pooling  # that it was trained with
-        self._load, self._facts = load, facts
-        self._parts: Parts | None = None
-
-    @property
-    def is_loaded(self) -> bool:
-        return self._parts is not None
-
-    @property
-    def model(self) -> nn.Module:
-        model: nn.Module = self._loaded()[0]
-        return model
-
-    @property
-    def tokenizer(self) -> Any:
-        """The fast tokenizer (of the library transformers)."""
-        return self._loaded()[1]
-
-    def _loaded(self) -> Parts:
-        if self._parts is None:
-            self._parts = self._load()
-        return self._parts
-
-    def copied(self) -> Encoder:
-        """Return a copy with its own model."""
-        parts = copy.deepcopy(self.model), self.tokenizer
-        return Encoder(self.name, self.pooling, lambda: parts)
-
-    def freeze(self) -> None:
-        """Set the model to eval mode without gradients. A model that is not loaded yet is loaded in this state."""
-        if self.is_loaded:
-            self.model.eval().requires_grad_(False)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the model; the CPU if it is not loaded yet."""
-        return next(self.model.parameters()).device if self.is_loaded else torch.device("cpu")
-
-    @property
-    def hidden(self) -> int:
-        """The size of the encoder's vectors."""
-        if self._facts is not None:
-            return self._facts.hidden
-        config: Any = self.model.config
-        return int(config.hidden_size)
-
-    @property
-    def max_length(self) -> int:
-        """The maximum sequence length, including special tokens."""
-        if self._facts is not None:
-            return self._facts.max_length
-        config: Any = self.model.config
-        positions = int(getattr(config, "max_position_embeddings", 512))
-        if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):  # positions start after the padding's
-            positions -= int(config.pad_token_id) + 1
-        return min(positions, int(self.tokenizer.model_max_length))
-
-    @property
-    def special(self) -> SpecialTokens:
-        """The special tokens around texts."""
-        if self._facts is not None:
-            return self._facts.special
-        takes_types = "token_type_ids" in inspect.signature(self.model.forward).parameters
-        return SpecialTokens.of(self.tokenizer, takes_types, self.name)
-
-    def tokenizer_key(self) -> str:
-        if self._facts is not None:
-            return self._facts.tokenizer_key
-        return hashlib.sha256(self.tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
-
-    def weights_key(self) -> str:
-        """Return a hash of the current weights."""
-        if self._facts is not None and not self.is_loaded:
-            return self._facts.weights_key
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
-
-    def facts(self) -> EncoderFacts:
-        return EncoderFacts(self.hidden, self.max_length, self.special, self.tokenizer_key(), self.weights_key())
-
-
-def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
-    """Return whether a frozen encoder uses bfloat16 on this device."""
-    if precision != "auto":
-        return precision == "bfloat16"
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # AMX implies it
-    return device.type == "cpu" and supported is not None and bool(supported())
-
-
-def pooled(model: nn.Module, batch: TokenBatch, pooling: Pooling) -> torch.Tensor:
-    """Return the pooled output of the encoder for each text of a batch, (n, hidden)."""
-    input_ids, attention_mask, token_types = batch  # (n, length) each
-    types = {} if token_types is None else {"token_type_ids": token_types}
-    states: torch.Tensor = model(input_ids=input_ids, attention_mask=attention_mask, **types).last_hidden_state
-    if pooling == "cls":
-        return states[:, 0]
-    weights = attention_mask.unsqueeze(-1).to(states.dtype)  # (n, length, 1)
-    return (states * weights).sum(1) / weights.sum(1)
-
-
 # Loading
 
 
-def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weights: bool = True) -> Encoder:
+def load_encoder(
+    name: str, texts: Iterable[str] | None = None, weights: bool = True, cache: Path | None = None
+) -> Encoder:
     """Load an encoder with float32 weights, in eval mode.
 
     Args:
         name: the name or folder of an encoder (see `TextConfig.encoder`).
-        texts_for_scratch: the texts that the vocabulary of an untrained encoder is built from.
+        texts: the texts of the graph, for the vocabulary of an untrained encoder and the weights of a static one.
         weights: load the weights; without them the encoder has only its architecture, for weights of a checkpoint.
+        cache: the folder that keeps MiniLM's vectors of tokens for static encoders.
 
     Raises:
         FnftgError: if there is no such encoder, or it cannot be loaded.
     """
-    if name.startswith("scratch:"):
-        return _loaded(name, "cls", _scratch(name, texts_for_scratch))
+    if name.startswith(SCRATCH):
+        return _loaded(name, "cls", _scratch(name, texts))
+    if name == STATIC:
+        from fnftg.text.static_encoder import static_student
+
+        return static_student(load_encoder(MINILM), _given(texts, name), cache=cache)
     if name == GLOVE or name.startswith(f"{GLOVE}:"):
         from fnftg.text.glove import load_words
 
@@ -244,7 +117,8 @@ def load_encoder(name: str, texts_for_scratch: Iterable[str] | None = None, weig
     folder = Path(name).expanduser()
     if hub_name == name and (folder.exists() or name.startswith(("/", ".", "~")) or name.count("/") > 1):
         return _from_folder(folder, name, weights)
-    return _loaded(name, _pooling(hub_name), load_from_hub(hub_name, weights))
+    parts = load_from_hub(hub_name, weights)
+    return _loaded(name, "mean" if isinstance(parts[0], WordVectors) else _pooling(hub_name), parts)
 
 
 def load_saved_encoder(folder: Path) -> Encoder:
@@ -302,7 +176,7 @@ def _from_folder(folder: Path, name: str, weights: bool) -> Encoder:
         fix = "save it with save_pretrained of transformers" + (", as pickle files are not read" if pickled else "")
         raise FnftgError(f"The encoder folder {folder} has no weights in model.safetensors: {fix}.")
     try:
-        if read_json(folder / "config.json").get("model_type") == MODEL_TYPE:
+        if is_word_vectors(read_json(folder / "config.json")):
             return _loaded(source.get("name", name), "mean", load_word_vectors(folder, weights))
         parts = load_parts(str(folder), weights, f"The encoder folder {folder}", use_safetensors=True)
     except OSError as error:
@@ -333,18 +207,27 @@ def _pooling(source: str) -> Pooling:
         return "mean" if SENTENCE_ENCODER.search(source) else "cls"
 
 
+def is_made_of_texts(name: str) -> bool:
+    """Return whether an encoder depends on the graph that it was made for, so that a checkpoint must hold it."""
+    return name == STATIC or name.startswith(SCRATCH)
+
+
+def _given(texts: Iterable[str] | None, name: str) -> Iterable[str]:
+    if texts is None:
+        raise FnftgError(f"The encoder {name} is made of the texts of a graph: pass its texts.")
+    return texts
+
+
 def _scratch(name: str, texts: Iterable[str] | None) -> Parts:
-    size = parsed_size(name.removeprefix("scratch:"))
+    size = parsed_size(name.removeprefix(SCRATCH))
     if size is None:
         raise FnftgError(
             f"{shortened(name)} is not an encoder: write scratch:L-2_H-128_A-2 for 2 layers of width 128 with 2 heads;"
             " the width must be a multiple of the heads."
         )
-    if texts is None:
-        raise FnftgError(f"The encoder {name} needs the texts of a graph for its vocabulary: pass texts_for_scratch.")
     from fnftg.text.scratch import random_bert, wordpiece
 
-    tokenizer = wordpiece(texts)
+    tokenizer = wordpiece(_given(texts, name))
     return checked(random_bert(*size, len(tokenizer)), tokenizer, f"The encoder {name}")
 
 

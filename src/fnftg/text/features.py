@@ -18,7 +18,7 @@ from fnftg.arrays import BoolArray, Float32Array, Int64Array
 from fnftg.console import log, progress
 from fnftg.part_files import read_part, write_part
 from fnftg.text.cache import cached
-from fnftg.text.encoders import Encoder, Pooling, Precision, pooled, uses_bfloat16
+from fnftg.text.encoder import Encoder, Pooling, Precision, pooled, uses_bfloat16
 from fnftg.text.rows import ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
 from fnftg.text.word_vectors import WordVectors

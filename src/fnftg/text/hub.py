@@ -7,12 +7,15 @@ import inspect
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 from fnftg.errors import FnftgError, shortened
+from fnftg.json_files import read_json
+from fnftg.text.word_vectors import FILES, is_word_vectors, load_word_vectors
 
-ELSEWHERE = "give a local folder, minilm or scratch:L-2_H-128_A-2"
+ELSEWHERE = "give a local folder, minilm, static or scratch:L-2_H-128_A-2"
 Parts = tuple[Any, Any]  # a model and its fast tokenizer
 
 
@@ -20,16 +23,38 @@ def load_from_hub(name: str, weights: bool) -> Parts:
     """Load an encoder by its name on the hub, from the hub's cache or over the network."""
     what = f"The encoder {shortened(name)}"
     try:
-        return load_parts(name, weights, what, local_files_only=True)
+        return _load(name, weights, what, local_files_only=True)
     except OSError:  # not in the hub's cache
         pass
     if not _network():
         raise FnftgError(f"{what} is not a local folder and cannot be downloaded without a network: {ELSEWHERE}.")
     try:
-        return load_parts(name, weights, what)
+        return _load(name, weights, what)
     except OSError as error:
         reason = f"is not a local folder and cannot be downloaded from the hub ({first_line(error)})"
         raise FnftgError(f"{what} {reason}: {ELSEWHERE}.") from error
+
+
+def _load(name: str, weights: bool, what: str, **options: Any) -> Parts:
+    """Load word vectors in the format of model2vec, or else a Transformer."""
+    if not _has_word_vectors(name, options):
+        return load_parts(name, weights, what, **options)
+    with quiet():
+        from huggingface_hub import hf_hub_download
+
+        files = [Path(hf_hub_download(name, file, **options)) for file in FILES]
+    return load_word_vectors(files[0].parent, weights)
+
+
+def _has_word_vectors(name: str, options: dict[str, Any]) -> bool:
+    with quiet():
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            return is_word_vectors(read_json(Path(hf_hub_download(name, "config.json", **options))))
+        except (FnftgError, HFValidationError):  # of which load_parts says more
+            return False
 
 
 def first_line(error: Exception) -> str:

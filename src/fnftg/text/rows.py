@@ -31,6 +31,9 @@ class GraphLines:
         for block in text_blocks(self.graph):
             yield from block
 
+    def __len__(self) -> int:
+        return len(self.graph.entities) + 2 * len(self.graph.relations)
+
 
 def text_blocks(graph: KnowledgeGraph, first_entity: int = 0, first_relation: int = 0) -> Iterator[list[str]]:
     """Yield the texts in the order of their rows, of the entities and relations from the given rows on."""

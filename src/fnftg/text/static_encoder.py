@@ -2,11 +2,13 @@
 
 No Transformer runs when texts are encoded, so this is some hundred times as fast. Each token is encoded by the teacher
 as a text of its own. The vectors are rotated to their principal components, of which the first `width` are kept, and
-weighted so that frequent tokens count less.
+weighted so that tokens count less if many texts of the graph have them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +16,32 @@ import numpy as np
 import torch
 
 from fnftg.array_files import load_array, write_array
-from fnftg.arrays import Float32Array, Int64Array
+from fnftg.arrays import Float32Array, Float64Array
 from fnftg.console import progress
 from fnftg.kernels.determinism import deterministic
 from fnftg.text.cache import cached
-from fnftg.text.encoders import Encoder, pooled
+from fnftg.text.encoder import Encoder, pooled
 from fnftg.text.rows import content_key
-from fnftg.text.tokens import TokenStore
-from fnftg.text.word_vectors import LONGEST, WordVectors
+from fnftg.text.word_vectors import WordVectors, plain_tokenizer
 
 WIDTH = 256
 SMOOTHING = 1e-2  # share of texts with a token at which its weight is one half (Arora et al., 2017)
 TOKENS = 256  # per batch of the teacher
 VECTORS = "vectors.npy"
+SAMPLE, BLOCK = 100_000, 10_000  # texts whose tokens are counted; texts in memory at a time
 
 
-def static_student(teacher: Encoder, tokens: TokenStore, width: int = WIDTH, cache: Path | None = None) -> Encoder:
-    """Return a static encoder with the teacher's tokenizer, whose weights depend on the frequencies in some texts."""
+def static_student(teacher: Encoder, texts: Iterable[str], width: int = WIDTH, cache: Path | None = None) -> Encoder:
+    """Return a static encoder with the teacher's tokenizer, whose weights depend on the tokens of some texts."""
     vectors = rotated(kept_token_vectors(teacher, cache), width)  # (tokens, width)
-    share = document_frequencies(tokens, len(vectors)) / max(len(tokens), 1)
+    backend = teacher.tokenizer.backend_tokenizer
+    share = text_shares(backend, texts, len(vectors))
     vectors *= (SMOOTHING / (SMOOTHING + share))[:, None].astype(np.float32)
     vectors[sorted(set(teacher.tokenizer.all_special_ids))] = 0
-    model = WordVectors(*vectors.shape)
+    tokenizer = plain_tokenizer(backend, teacher.tokenizer.unk_token, teacher.tokenizer.pad_token)
+    model = WordVectors(len(vectors), width, ignored=tokenizer.unk_token_id)
     model.embeddings.weight.data = torch.from_numpy(vectors)
-    parts = model.eval().requires_grad_(False), plain_tokenizer(teacher.tokenizer)
+    parts = model.eval().requires_grad_(False), tokenizer
     return Encoder("static", "mean", lambda: parts)
 
 
@@ -84,28 +88,12 @@ def rotated(vectors: Float32Array, width: int) -> Float32Array:
     return scaled
 
 
-def document_frequencies(tokens: TokenStore, size: int) -> Int64Array:
-    """Return the number of texts with each token: (size,)."""
-    rows, found = np.arange(len(tokens)), np.zeros(size, np.int64)
-    for start in range(0, len(rows), 1 << 16):
-        part = rows[start : start + (1 << 16)]
-        lengths = tokens.ragged.lengths(part)
-        keys = np.repeat(np.arange(len(part)), lengths) * size + tokens.ragged.flat(part, lengths)
-        found += np.bincount(np.unique(keys) % size, minlength=size)
-    return found
-
-
-def plain_tokenizer(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that adds no special tokens to texts."""
-    import transformers
-    from tokenizers import Tokenizer
-
-    backend: Any = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    backend.post_processor = None
-    kind: Any = transformers.PreTrainedTokenizerFast
-    names = ("unk_token", "pad_token")
-    return kind(
-        tokenizer_object=backend,
-        model_max_length=LONGEST,
-        **{name: getattr(tokenizer, name) for name in names if getattr(tokenizer, name) is not None},
-    )
+def text_shares(tokenizer: Any, texts: Iterable[str], size: int) -> Float64Array:
+    """Return the share of texts with each token, on at most about `SAMPLE` of them, evenly spaced: (size,)."""
+    found, count = np.zeros(size, np.int64), 0
+    sample = islice(texts, 0, None, max(1, len(texts) // SAMPLE) if isinstance(texts, Sized) else 1)
+    while block := list(islice(sample, BLOCK)):
+        for encoding in tokenizer.encode_batch_fast(block, add_special_tokens=False):
+            found[list(set(encoding.ids))] += 1
+        count += len(block)
+    return found / max(count, 1)

@@ -15,7 +15,8 @@ from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kernels.dropout import dropout
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary, short_names
-from fnftg.text.encoders import Encoder, Pooling, TextConfig, pooled
+from fnftg.text.encoder import Encoder, Pooling, pooled
+from fnftg.text.encoders import TextConfig
 from fnftg.text.features import FeatureStore
 from fnftg.text.mentions import Mentions
 from fnftg.text.nearest_texts import TextKNN

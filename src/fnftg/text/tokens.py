@@ -19,7 +19,7 @@ from fnftg.json_files import read_json, write_json
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import KnowledgeGraph
 from fnftg.text.cache import cached
-from fnftg.text.encoders import Encoder, TokenBatch
+from fnftg.text.encoder import Encoder, TokenBatch
 from fnftg.text.rows import ViewRows, content_key, leading_words, text_blocks, texts_key
 from fnftg.text.special_tokens import SpecialTokens
 

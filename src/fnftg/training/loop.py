@@ -109,7 +109,7 @@ class Run:
         self.place = TrainingState(graph_key(graph))
         self._claim(resume)
         torch.manual_seed(config.training.seed)
-        encoder = load_encoder(config.model.text.encoder, GraphLines(graph))
+        encoder = load_encoder(config.model.text.encoder, GraphLines(graph), cache=cache)
         self.model = system(config.system).make(config.model, encoder, len(graph.relations))
         self.objective = Objective(self.model, config.training.loss)
         trained = [parameter for parameter in self.objective.parameters() if parameter.requires_grad]
