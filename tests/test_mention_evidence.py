@@ -16,7 +16,6 @@ from test_explain import EGO, ENCODER, TEXT
 
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
-from fnftg.errors import FnftgError
 from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.mention_prior import MentionPrior
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary
@@ -243,9 +242,3 @@ def test_mentions_are_left_to_the_fit_and_training_starts_as_without_them() -> N
     own = in_training.columns["mentions"]
     assert in_training.features.any() and not in_training.features[:, own].any()
     assert later.features[:, own].any()
-
-
-def test_too_many_entities_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mentions, "MAX_ENTITIES", 3)
-    with pytest.raises(FnftgError, match="remove mentions from"):
-        Mentions.of(GRAPH.entities, 0)

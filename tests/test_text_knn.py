@@ -14,10 +14,10 @@ from test_explain import GRAPH, random_model
 
 from fnftg.ego.context import GraphContext
 from fnftg.ego.known_answers import KnownAnswers
-from fnftg.errors import FnftgError
 from fnftg.evidence.base import Candidates, QueryBatch
 from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.text_knn import TextKNNEvidence
+from fnftg.kernels.vector_index import VectorIndex
 from fnftg.text import nearest_texts as module
 from fnftg.text.nearest_texts import TextKNN
 
@@ -94,10 +94,70 @@ def test_fewer_entities_than_asked_for_leave_places_empty() -> None:
     assert (rows == -1).all()
 
 
-def test_too_many_entities_are_refused_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ENTITIES", 3)
-    with pytest.raises(FnftgError, match="limited to 3 entities, but the graph has 4"):
-        TextKNN.of(features(count=4), 2)
+def stored(x: np.ndarray) -> Any:
+    """What stands for the features of a graph: rows are taken from it, and it has a key."""
+    return SimpleNamespace(take=lambda rows: x[rows], key=str(x.tobytes()))
+
+
+def clusters(count: int, width: int = 64) -> np.ndarray:
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(60, width))
+    return (centres[random.integers(60, size=count)] + 0.5 * random.normal(size=(count, width))).astype(np.float32)
+
+
+def test_an_index_that_returns_all_texts_finds_what_comparing_all_finds() -> None:
+    x = features(count=40)
+    for k in (9, 20):  # faiss may leave out the very last of all
+        asked = np.array([3, 39, 0, 3], np.int32)
+        exact, found = TextKNN.of(x, k), TextKNN.of_many(stored(x), 40, k)
+        for one, other in zip(exact(asked), found(asked), strict=True):
+            assert np.array_equal(one, other)
+        more = features(1, 3)
+        asked = np.array([41, 3, 42], np.int32)
+        for one, other in zip(exact.extended(more)(asked), found.extended(more)(asked), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_an_index_finds_most_of_the_nearest_texts_with_their_exact_similarities(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x, everyone = clusters(6_000), np.arange(0, 6_000, 7, dtype=np.int32)
+    exact, found = TextKNN.of(x, 30), TextKNN.of_many(stored(x), len(x), 30)
+    rows, cosines = found(everyone)
+    assert found.index is not None and 0.95 <= found.index.recall <= 1
+    assert "of the nearest" in capsys.readouterr().err
+    shared = [len(set(one) & set(other)) for one, other in zip(rows.tolist(), exact(everyone)[0].tolist(), strict=True)]
+    assert np.mean(shared) >= 0.9 * 30
+    assert (rows != everyone[:, None]).all() and (rows >= 0).all() and (np.diff(cosines) <= 0).all()
+    pairs = np.repeat(everyone, 30), rows.ravel()
+    assert np.allclose(cosines.ravel(), exact.similarities_of(*pairs), atol=1.1e-4)
+    alone = [found(everyone[i : i + 1])[0][0] for i in range(5)]
+    assert np.array_equal(alone, rows[:5]), "whatever else is asked"
+    best = exact.nearest_to(x[5], 20)
+    assert len(set(best) & set(found.nearest_to(x[5], 20))) >= 17 and found.nearest_to(x[5], 20)[0] == best[0] == 5
+    assert np.allclose(found.similarities_to(x[5], best), exact.similarities_to(x[5], best), atol=1.1e-4)
+
+
+def test_an_index_is_kept_in_the_cache_and_built_again_if_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, asked = clusters(3_000), np.arange(9, dtype=np.int32)
+    rows, _ = TextKNN.of_many(stored(x), len(x), 5, tmp_path)(asked)
+    monkeypatch.setattr(VectorIndex, "built", None)  # whoever builds again fails
+    assert np.array_equal(TextKNN.of_many(stored(x), len(x), 5, tmp_path)(asked)[0], rows)
+    monkeypatch.undo()
+    for file in ("index.faiss", "about.json"):
+        [path] = tmp_path.glob(f"text-index-*/{file}")
+        path.write_bytes(path.read_bytes()[:99])
+        assert np.array_equal(TextKNN.of_many(stored(x), len(x), 5, tmp_path)(asked)[0], rows)
+
+
+def test_similar_entities_with_very_many_answers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    nearest, centre, label = TextKNN.of(features(), ENTITIES - 1), np.array([0], np.int32), np.array([0], np.int32)
+    triples = [(1, 0, other) for other in range(2, 6)] + [(2, 0, 7)]
+    assert sorted(candidates(nearest, triples, centre, label, 9).entities) == [2, 3, 4, 5, 7]
+    monkeypatch.setattr("fnftg.evidence.text_knn.MAX_ANSWERS", 3)
+    assert candidates(nearest, triples, centre, label, 9).entities.tolist() == [7]
 
 
 @settings(max_examples=60, deadline=None)

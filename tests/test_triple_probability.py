@@ -589,13 +589,18 @@ def test_a_held_out_triple_is_as_likely_whether_it_is_in_test_or_nowhere(
     assert "\t".join(ids).encode() in written[0]
 
 
-def test_a_graph_too_large_for_nearest_texts_has_probabilities_without_them(run: Path, tmp_path: Path) -> None:
+def test_a_graph_too_large_to_compare_all_texts_has_probabilities_from_those_that_an_index_finds(
+    run: Path, tmp_path: Path
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(query_features, "MAX_ENTITIES", 39)
-        patch.setattr("fnftg.text.nearest_texts.MAX_ENTITIES", 39)
+        asked = np.arange(40, dtype=np.int32), np.zeros(40, np.int32)
+        expected = features_of(fnftg.load(run).context, *asked)
+        patch.setattr("fnftg.text.nearest_texts.EXACT", 39)
         predictor = fnftg.load(run)
-        found = features_of(predictor.context, np.arange(40, dtype=np.int32), np.zeros(40, np.int32))
-        assert not found.nearest_share.any() and found.answers.any()
+        found = features_of(predictor.context, *asked)
+        assert predictor.context.nearest_texts(3).index is not None
+        assert np.allclose(found.nearest_share, expected.nearest_share, atol=1e-4), "so few: an index finds almost all"
+        assert found.nearest_share.any()
         [probability] = predictor.triple_probabilities([(NewEntity("a green thing"), "r1", "e02")])
         assert probability is not None and 0 < probability < 1
         assert len(complete(predictor, Wanted(), tmp_path / "parts").triples) > 100

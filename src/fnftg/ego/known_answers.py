@@ -24,6 +24,9 @@ class AnswerLookup(Protocol):
     def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
         """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]], in ascending order."""
 
+    def counts(self, centres: Int32Array, labels: Int32Array) -> Int64Array:
+        """Return the number of answers of each query, (q,)."""
+
 
 @dataclass(frozen=True)
 class KnownAnswers:
@@ -51,11 +54,18 @@ class KnownAnswers:
 
     def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
         """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]]."""
-        first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities  # (q,)
-        starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
-        counts = stops - starts
+        first, starts, counts = self._places(centres, labels)
         answers = self.packed[ranges(starts, counts)] - np.repeat(first, counts)
         return np.concatenate([[0], np.cumsum(counts)]), answers.astype(np.int32)
+
+    def counts(self, centres: Int32Array, labels: Int32Array) -> Int64Array:
+        return self._places(centres, labels)[2]
+
+    def _places(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return the least packed value of each query, where its answers start, and their number, (q,) each."""
+        first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities
+        starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
+        return first, starts, stops - starts
 
     def with_itself(
         self, centres: Int32Array, labels: Int32Array, where: BoolArray | None = None
@@ -94,11 +104,11 @@ class ExtendedAnswers:
     """Known answers of a graph and those of additional triples, entities and relations. Nothing is copied."""
 
     base: KnownAnswers
-    added: KnownAnswers  # in rows of the extended graph
+    added: KnownAnswers  # those that the base lacks, in rows of the extended graph
 
     @classmethod
     def of(cls, base: KnownAnswers, triples: Triples, entities: int, relations: int) -> ExtendedAnswers:
-        return cls(base, KnownAnswers.of(triples, entities, relations))
+        return cls(base, KnownAnswers.of(new_triples(base, triples), entities, relations))
 
     @property
     def entities(self) -> int:
@@ -106,18 +116,29 @@ class ExtendedAnswers:
 
     def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
         """Return ragged answers in the extended graph, as `AnswerLookup` defines them."""
-        new = self.added.relations - self.base.relations
-        old = labels - (labels >= self.added.relations) * new  # inverses come after the new relations
-        inside = np.flatnonzero((centres < self.base.entities) & (labels % self.added.relations < self.base.relations))
+        inside, old = self._inside(centres, labels)
         keys = []
         for queries, (offsets, found) in (
-            (inside, self.base(centres[inside], old[inside])),
+            (inside, self.base(centres[inside], old)),
             (np.arange(len(centres)), self.added(centres, labels)),
         ):
             keys.append(np.repeat(queries, np.diff(offsets)) * self.entities + found)
-        both = np.unique(np.concatenate(keys))
+        both = np.sort(np.concatenate(keys))
         offsets = np.searchsorted(both, np.arange(len(centres) + 1) * self.entities)
         return offsets, (both % self.entities).astype(np.int32)
+
+    def counts(self, centres: Int32Array, labels: Int32Array) -> Int64Array:
+        inside, old = self._inside(centres, labels)
+        counts = self.added.counts(centres, labels)
+        counts[inside] += self.base.counts(centres[inside], old)
+        return counts
+
+    def _inside(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
+        """Return the queries whose centre and relation are in the base graph, and their labels there."""
+        known = (centres < self.base.entities) & (labels % self.added.relations < self.base.relations)
+        inside = np.flatnonzero(known)
+        new = self.added.relations - self.base.relations
+        return inside, (labels - (labels >= self.added.relations) * new)[inside]  # inverses come after new relations
 
 
 def new_triples(known: KnownAnswers, triples: Triples) -> Triples:

@@ -97,8 +97,7 @@ class RelationText(EvidenceSource):
         knn = context.nearest_texts(self.config.num_nearest)
         vectors = label_vectors(context)  # (2R, hidden)
         similar = np.maximum(rounded(vectors @ vectors[label]), 0)  # (2R,): of labels, by the words for their answers
-        words = np.maximum(knn.similarities(vectors[label : label + 1])[0], 0)  # (N,)
-        best = np.argsort(-words, kind="stable")[: limit + 1]  # and one more, as no entity is its own answer
+        best = knn.nearest_to(vectors[label], limit + 1)  # and one more, as no entity is its own answer
         mentions = context.mentions(self.config.mention_words)
         offsets, named, _ = mentions.around(centres)
         near, _ = knn(centres)  # (n, k)
@@ -124,7 +123,7 @@ class RelationText(EvidenceSource):
         kinds = mentions.between(centres[query].astype(np.int64), entity)
         features = np.stack(
             [
-                words[entity],
+                np.maximum(knn.similarities_to(vectors[label], entity), 0),
                 np.maximum(knn.similarities_of(centres[query], entity), 0),
                 values_at(query * size + entity, connected, similarity),
                 (kinds & NAMES > 0) + (kinds & NAMED > 0).astype(np.float32),

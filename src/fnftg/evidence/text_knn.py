@@ -1,7 +1,8 @@
 """kNN evidence: the answers of entities with similar texts to the same query.
 
 The known tails of entities whose texts are similar to that of h are likely tails of h too, even if h is new and has no
-edges. The source never uses an edge of the query entity, so it cannot leak a hidden edge.
+edges. The source never uses an edge of the query entity, so it cannot leak a hidden edge. A similar entity with more
+than `MAX_ANSWERS` answers to the query says little about each of them, and is left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from fnftg.evidence.base import (
 from fnftg.kernels.tally import tally
 from fnftg.text.nearest_texts import NO_NEIGHBOUR
 
+MAX_ANSWERS = 1_000
 POWERS = 4, 16  # exponents of the similarity; the higher one favours the nearest neighbours
 
 
@@ -59,6 +61,8 @@ class TextKNNEvidence(EvidenceSource):
         k = self.config.num_nearest if queries.training else self.config.num_nearest_at_evaluation
         rows, cosines = context.nearest_texts(k)(queries.centres)  # (q, k) each
         query, place = np.nonzero(rows != NO_NEIGHBOUR)
+        few = context.known.counts(rows[query, place], queries.labels[query]) <= MAX_ANSWERS
+        query, place = query[few], place[few]
         offsets, entities = context.known(rows[query, place], queries.labels[query])
         sizes = np.diff(offsets)
         query, weight = np.repeat(query, sizes), np.repeat(np.maximum(cosines[query, place], 0), sizes)
@@ -74,6 +78,8 @@ class TextKNNEvidence(EvidenceSource):
         nearest = context.nearest_texts(self.config.num_nearest_at_evaluation)
         rows, cosines = (found[0] for found in nearest(query.centres))  # (k,) each
         rows, cosines = rows[rows != NO_NEIGHBOUR], cosines[rows != NO_NEIGHBOUR]
+        few = context.known.counts(rows, np.repeat(query.labels, len(rows))) <= MAX_ANSWERS
+        rows, cosines = rows[few], cosines[few]
         offsets, answers = context.known(rows, np.repeat(query.labels, len(rows)))
         have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
         items = tuple(Item(int(rows[place]), value=float(cosines[place])) for place in have)

@@ -23,7 +23,7 @@ from fnftg.ego.neighbours import Neighbours
 from fnftg.evidence.evidence_config import EvidenceConfig
 from fnftg.evidence.relation_cooccurrence import CooccurrenceCounts, RelationCooccurrence
 from fnftg.kernels.ranges import ranges
-from fnftg.text.nearest_texts import MAX_ENTITIES, NO_NEIGHBOUR
+from fnftg.text.nearest_texts import NO_NEIGHBOUR
 
 MOST_ANSWERS = 30  # larger numbers of answers are counted as this one
 NEAREST = 100  # nearest texts per entity
@@ -156,7 +156,7 @@ class QueryFeatures:
 def query_features(context: VisibleGraph, centres: Int32Array, labels: Int32Array) -> QueryFeatures:
     """Count the features of queries (centre, label, ·), (q,)."""
     counts = QueryCounts.of(context)
-    answers = np.diff(context.known(centres, labels)[0])
+    answers = context.known.counts(centres, labels)
     graph = context.subgraph(centres)
     inside = graph.inside(centres)
     return QueryFeatures(
@@ -178,8 +178,7 @@ def slots_of(labels: Int32Array, relations: int) -> Int64Array:
 
 def has_nearest_texts(context: VisibleGraph) -> bool:
     base = context if isinstance(context, GraphContext) else context.base
-    known = base is not None and base.texts.features is not None and base.entities <= MAX_ENTITIES
-    return known and context.entities > 1
+    return base is not None and base.texts.features is not None and context.entities > 1
 
 
 def nearest_shares(context: VisibleGraph, centres: Int32Array, labels: Int32Array) -> Float64Array:
@@ -191,7 +190,7 @@ def nearest_shares(context: VisibleGraph, centres: Int32Array, labels: Int32Arra
     weights = np.where(there, np.maximum(cosines, 0).astype(np.float64) ** SHARPNESS, 0)
     found = np.zeros(rows.shape, bool)
     query = np.nonzero(there)[0]
-    found[there] = np.diff(context.known(rows[there], labels[query])[0]) > 0
+    found[there] = context.known.counts(rows[there], labels[query]) > 0
     return np.asarray((weights * found).sum(axis=1) / np.maximum(weights.sum(axis=1), 1e-12))
 
 
@@ -313,7 +312,7 @@ def likely_queries(context: GraphContext, entities: Int32Array) -> tuple[Int32Ar
     shares = np.zeros(len(pairs))
     shares[np.searchsorted(pairs, near_keys)] = near_shares
     centres, labels = entities[pairs // size], (pairs % size).astype(np.int32)
-    answers = np.diff(context.known(centres, labels)[0])
+    answers = context.known.counts(centres, labels)
     found = QueryFeatures(
         slots_of(labels, context.relations),
         answers,

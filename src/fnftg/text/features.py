@@ -203,6 +203,15 @@ class FeatureStore:
         """Return the features of any texts (n,), which need not be in the graph: (n, hidden)."""
         return self._encode(np.arange(len(texts)), None, tokens=self.tokens.of_texts(texts, self.encoder))
 
+    @property
+    def key(self) -> str:
+        """A hash of what determines the features."""
+        return content_key("features", 1, *self._parameters())
+
+    def _parameters(self) -> tuple[str, ...]:
+        precision = ("bfloat16",) if self._bfloat16 else ()
+        return self.encoder.weights_key(), self.tokens.key, self.pooling, *precision
+
     def _keys(self, rows: Int64Array, second_rows: Int64Array) -> Int64Array:
         return rows * len(self.tokens) + second_rows
 
@@ -233,8 +242,8 @@ class FeatureStore:
             first, second, index = self._by_length(*distinct())
             parts = self._parts(first, second, None)
             return FlatTable(np.concatenate([np.empty((0, self.encoder.hidden), np.float32), *parts]), index)
-        precision = ("bfloat16",) if self._bfloat16 else ()
-        key = content_key(kind, 1, self.encoder.weights_key(), self.tokens.key, self.pooling, what, *precision)
+        weights, tokens, pooling, *precision = self._parameters()
+        key = content_key(kind, 1, weights, tokens, pooling, what, *precision)
         unfinished = cache / f".{kind}-{key}.parts"
 
         def make(folder: Path) -> None:

@@ -8,7 +8,7 @@ each text, as many as it is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,15 +16,14 @@ import numpy as np
 import polars as pl
 
 from fnftg.arrays import BoolArray, Int64Array, IntArray, UInt8Array, UInt64Array
-from fnftg.errors import FnftgError
 from fnftg.kernels.ranges import ranges
 from fnftg.kg.graph import Vocabulary, short_names
-from fnftg.kg.strings import as_series
-from fnftg.text.nearest_texts import MAX_ENTITIES
+from fnftg.kg.strings import blocks
 from fnftg.text.rows import leading_words
 
 NAMES, NAMED = 1, 2  # the entity's text names the other entity; the other's text names the entity; 3: both
 LONGEST = 5  # words of a name; longer ones are ignored
+BLOCK = 100_000  # texts in memory at a time
 COMMON = 300  # texts with a name, or entities of a name
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # makes the hash of a phrase depend on the order of its words
 
@@ -41,6 +40,13 @@ class Words:
         words = strings.str.normalize("NFC").str.to_lowercase().str.extract_all(r"\w+")
         offsets = np.concatenate([[0], np.cumsum(words.list.len().to_numpy())]).astype(np.int64)
         return cls(words.explode().drop_nulls().hash().to_numpy(), offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Words]) -> Words:
+        """Return the words of all strings of several parts."""
+        starts = np.cumsum([0, *(len(part.hashes) for part in parts)])
+        offsets = [start + part.offsets[1:] for start, part in zip(starts, parts, strict=False)]
+        return cls(np.concatenate([part.hashes for part in parts]), np.concatenate([np.zeros(1, np.int64), *offsets]))
 
     def take(self, rows: Int64Array) -> Words:
         """Return the words of the strings in `rows`."""
@@ -151,15 +157,22 @@ class Part:
     kinds: UInt8Array  # (m,)
 
     @classmethod
-    def of(cls, texts: pl.Series, names: pl.Series, words: int, before: tuple[Part, ...]) -> Part:
+    def of(cls, texts: Iterable[pl.Series], names: pl.Series, words: int, before: tuple[Part, ...]) -> Part:
+        """Find the mentions in texts, which come in blocks, given the names of all of them."""
         first = before[-1].size if before else 0
-        size = first + len(texts)
-        read = pl.DataFrame({"text": read_words(texts, words), "name": read_words(names, words)})
-        behind = read.select(pl.col("text").str.strip_prefix(pl.col("name")))
-        own_words, own = Words.of(behind["text"]), NamePhrases.of(names, first)
+        size = first + len(names)
+        own = NamePhrases.of(names, first)
         found = [(part.first + row, place) for part in before for row, place in [own.looked_up_in(part.texts)]]
-        row, place = own.found_in(own_words)
-        found.append((first + row, place))
+        parts, done = [], 0
+        for block in texts:
+            of_block = names.slice(done, len(block))
+            read = pl.DataFrame({"text": read_words(block, words), "name": read_words(of_block, words)})
+            behind = read.select(pl.col("text").str.strip_prefix(pl.col("name")))
+            parts.append(Words.of(behind["text"]))
+            row, place = own.found_in(parts[-1])
+            found.append((first + done + row, place))
+            done += len(block)
+        own_words = Words.joined(parts)
         row, place = (np.concatenate(parts) for parts in zip(*found, strict=True))
         rare = (np.bincount(place, minlength=len(own.phrases)) <= COMMON) & (np.diff(own.offsets) <= COMMON)
         pairs = [own.bearers(row[rare[place]], place[rare[place]])]
@@ -182,16 +195,13 @@ class Mentions:
 
     @classmethod
     def of(cls, entities: Vocabulary, words: int) -> Mentions:
-        if len(entities) > MAX_ENTITIES:
-            raise FnftgError(
-                f"Mentions are limited to {MAX_ENTITIES:,} entities, but the graph has {len(entities):,}: "
-                "remove mentions from --model.evidence.sources."
-            )
-        return cls((Part.of(as_series(entities.texts), short_names(entities, 0, len(entities)), words, ()),), words)
+        names = short_names(entities, 0, len(entities))
+        texts = (pl.Series(block, dtype=pl.String) for block in blocks(entities.texts, BLOCK))
+        return cls((Part.of(texts, names, words, ()),), words)
 
     def extended(self, texts: Sequence[str], names: pl.Series) -> Mentions:
         """Return the mentions with more entities. Nothing is copied, and known names are not counted again."""
-        added = Part.of(pl.Series(texts, dtype=pl.String), names, self.words, self.parts)
+        added = Part.of([pl.Series(texts, dtype=pl.String)], names, self.words, self.parts)
         return Mentions((*self.parts, added), self.words)
 
     def around(self, entities: IntArray) -> tuple[Int64Array, Int64Array, UInt8Array]:

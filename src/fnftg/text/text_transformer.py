@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fnftg.arrays import Int64Array
 from fnftg.errors import FnftgError
 from fnftg.kernels.dropout import dropout
 from fnftg.kg.graph import KnowledgeGraph, Vocabulary, short_names
+from fnftg.text import nearest_texts
 from fnftg.text.encoder import Encoder, Pooling, pooled
 from fnftg.text.encoders import TextConfig
 from fnftg.text.features import FeatureStore
@@ -79,12 +80,17 @@ class GraphTexts:
         if k not in self.knn:
             if self.features is None:
                 raise FnftgError("Nearest texts require the features of a frozen encoder: set text.training to frozen.")
-            first = 0 if self.base is None else self.base.entities
-            features = self.features.take(np.arange(first, self.entities))
-            self.knn[k] = (
-                TextKNN.of(features, k) if self.base is None else self.base.nearest_texts(k).extended(features)
-            )
+            self.knn[k] = self._nearest_texts(self.features, k)
         return self.knn[k]
+
+    def _nearest_texts(self, features: FeatureStore, k: int) -> TextKNN:
+        if self.base is not None:
+            return self.base.nearest_texts(k).extended(features.take(np.arange(self.base.entities, self.entities)))
+        if self.knn:
+            return replace(next(iter(self.knn.values())), k=k, precomputed=None)
+        if self.entities > nearest_texts.EXACT:
+            return TextKNN.of_many(features, self.entities, k, self.cache)
+        return TextKNN.of(features.take(np.arange(self.entities)), k)
 
     def precompute_nearest_texts(self, k: int) -> None:
         """Compute the nearest texts of all entities, which is faster if most of them are needed."""
