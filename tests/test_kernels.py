@@ -23,6 +23,7 @@ from fnftg.kernels import l1, ranks, threads
 from fnftg.kernels.dropout import dropout
 from fnftg.kernels.ego_attention import EgoInputs, ego_attention, ego_attention_weights
 from fnftg.kernels.l1 import l1_distances
+from fnftg.kernels.ranges import find_ranges
 from fnftg.kernels.ranks import count_known, count_ranks, l1_pairs, top_k
 from fnftg.kernels.segments import segment_softmax, segment_sum
 
@@ -515,3 +516,12 @@ def test_pairs_of_a_file_are_those_of_the_array(width: int, tmp_path: Path) -> N
         assert np.array_equal(l1_pairs(queries, mapped, rows, others, memory), expected)
     none = np.zeros(0, np.int64)
     assert l1_pairs(queries, mapped, none, none).shape == (0,)
+
+
+@few
+@given(st.lists(st.integers(0, 60), unique=True), st.lists(st.integers(-5, 70), max_size=30), st.integers(1, 40))
+def test_ranges_of_values_are_found_as_numpy_finds_them(values: list[int], first: list[int], span: int) -> None:
+    ascending, asked = np.array(sorted(values), np.int64), np.array(first, np.int64)
+    starts, counts = find_ranges(ascending, asked, span)
+    assert np.array_equal(starts, np.searchsorted(ascending, asked))
+    assert np.array_equal(starts + counts, np.searchsorted(ascending, asked + span))

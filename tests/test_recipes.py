@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+import fnftg
 from fnftg.cli import main
 from fnftg.errors import FnftgError
 from fnftg.models.configs import from_dict
@@ -25,7 +27,7 @@ def config_of(name: str | Path) -> RunConfig:
 
 @pytest.mark.parametrize("name", recipes())
 def test_every_recipe_is_a_config_with_a_description(name: str) -> None:
-    assert config_of(name).model.text.encoder in ("minilm", name.rpartition("-")[2])
+    assert config_of(name).model.text.encoder in ("minilm", "static", name.rpartition("-")[2])
     assert recipes()[name].endswith(".") and "\n" not in recipes()[name]
 
 
@@ -49,7 +51,7 @@ def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     listed = {entry["name"]: entry["summary"] for entry in json.loads(capsys.readouterr().out)}
     assert listed == recipes() and next(iter(listed)) == "frugal"
     systems = ("bow", "dkrl", "blp", "kepler", "star", "statik", "simkgc", "ensemble")
-    frugal = {"frugal", *(f"frugal-{name}" for name in ("tg", "t", "wn18rr", "fb15k237", *systems))}
+    frugal = {"frugal", *(f"frugal-{name}" for name in ("tg", "t", "large", "wn18rr", "fb15k237", *systems))}
     assert set(listed) == frugal | {f"{data}-{size}" for data in ("wn18rr", "fb15k237", "wikidata5m") for size in SIZES}
     assert main(["recipes"]) == 0
     assert "wikidata5m-base" in capsys.readouterr().out
@@ -66,6 +68,27 @@ def test_what_the_recipes_set() -> None:
     assert config_of("frugal-kepler").model.text.training == "finetune"
     assert config_of("wikidata5m-base").model.text.words == 64
     assert config_of("wikidata5m-base").training.loss.name == "margin"
+
+
+@pytest.mark.parametrize("given, expected", [((), "static"), (("--config", "frugal"), "minilm")])
+def test_a_large_graph_is_trained_with_the_recipe_for_large_graphs_unless_told_otherwise(
+    given: tuple[str, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    configs: list[RunConfig] = []
+    for module in ("api", "loop"):  # in this order, as api imports from loop
+        name = f"fnftg.training.{module}.train_run"
+        monkeypatch.setattr(name, lambda graph, config, *rest, **more: configs.append(config))
+    monkeypatch.setattr("fnftg.training.train_command.is_first_process", lambda: False)
+    (tmp_path / "triples.tsv").write_text("".join(f"e{i}\tr\te{i + 1}\n" for i in range(9)))
+    size = ("--training.batch_size", "7")
+    for many, encoder in ((10, "minilm"), (9, expected)):
+        monkeypatch.setattr("fnftg.training.recipes.MANY", many)
+        assert main(["train", str(tmp_path / "triples.tsv"), "-o", str(tmp_path / "run"), *size, *given]) == 0
+        said = "The graph has 10 entities: training with frugal-large" in capsys.readouterr().err
+        assert configs[-1].model.text.encoder == encoder and configs[-1].training.batch_size == 7
+        assert said == (encoder == "static")
+        fnftg.train(str(tmp_path / "triples.tsv"), *given[1:], output=tmp_path / "run", training={"batch_size": 7})
+        assert configs[-1].model.text.encoder == encoder and configs[-1].training.batch_size == 7
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -262,10 +262,10 @@ def test_patience_stops_a_run_that_does_not_improve(store: Path, tmp_path: Path)
     assert 16 <= len(steps) < 72
 
 
-def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs(
+def test_steps_are_limited_to_whole_epochs_and_the_run_is_that_of_as_many_epochs_or_to_a_part_of_one(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """560 triples in batches of 64 are 8 steps an epoch; 23 steps are two whole epochs, 3 are not even one."""
+    """560 triples in batches of 64 are 8 steps an epoch; 23 steps are two whole epochs, 3 are a part of one."""
     losses: dict[str, list[float]] = {}
     for name, limits in {
         "limited": {"epochs": 9, "max_steps": 23}, "same": {"epochs": 2}, "short": {"epochs": 9, "max_steps": 3},
@@ -278,8 +278,11 @@ def test_steps_are_limited_in_whole_epochs_and_the_run_is_that_of_as_many_epochs
             after_step=lambda step, loss, kept=losses[name]: kept.append(loss),  # type: ignore[misc]
         )
     assert losses["limited"] == losses["same"] and len(losses["same"]) == 16
-    assert len(losses["short"]) == 8
-    assert "2 instead of 9 epochs of 8 steps, because --training.max_steps is 23." in capsys.readouterr().err
+    assert len(losses["short"]) == 3 and losses["short"][0] == losses["same"][0]
+    said = capsys.readouterr().err
+    assert "2 instead of 9 epochs of 8 steps, because --training.max_steps is 23." in said
+    assert "3 of the 8 steps of an epoch, because --training.max_steps is 3." in said
+    assert "1/1" in said, "it ends with a validation"
 
 
 def test_paper_learning_rate_follows_the_batch() -> None:

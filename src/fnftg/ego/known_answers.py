@@ -11,7 +11,7 @@ import numpy as np
 from fnftg.array_files import is_ascending, load_array
 from fnftg.arrays import BoolArray, Int32Array, Int64Array
 from fnftg.errors import DamagedError, FnftgError
-from fnftg.kernels.ranges import ranges
+from fnftg.kernels.ranges import find_ranges, ranges
 from fnftg.kg.graph import Triples
 
 
@@ -21,8 +21,13 @@ class AnswerLookup(Protocol):
     @property
     def entities(self) -> int: ...
 
-    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
-        """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]], in ascending order."""
+    def __call__(
+        self, centres: Int32Array, labels: Int32Array, most: int | None = None
+    ) -> tuple[Int64Array, Int32Array]:
+        """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]], in ascending order.
+
+        A query with more than `most` answers has none.
+        """
 
     def counts(self, centres: Int32Array, labels: Int32Array) -> Int64Array:
         """Return the number of answers of each query, (q,)."""
@@ -52,9 +57,13 @@ class KnownAnswers:
             raise DamagedError(f"{file} is damaged: its values are not in ascending order.")
         return cls(packed, entities, relations)
 
-    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
-        """Return ragged answers: those of query i are answers[offsets[i] : offsets[i + 1]]."""
+    def __call__(
+        self, centres: Int32Array, labels: Int32Array, most: int | None = None
+    ) -> tuple[Int64Array, Int32Array]:
+        """Return ragged answers, as `AnswerLookup` defines them."""
         first, starts, counts = self._places(centres, labels)
+        if most is not None:
+            counts[counts > most] = 0
         answers = self.packed[ranges(starts, counts)] - np.repeat(first, counts)
         return np.concatenate([[0], np.cumsum(counts)]), answers.astype(np.int32)
 
@@ -64,8 +73,7 @@ class KnownAnswers:
     def _places(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Return the least packed value of each query, where its answers start, and their number, (q,) each."""
         first = (centres.astype(np.int64) * 2 * self.relations + labels) * self.entities
-        starts, stops = np.searchsorted(self.packed, first), np.searchsorted(self.packed, first + self.entities)
-        return first, starts, stops - starts
+        return first, *find_ranges(self.packed, first, self.entities)
 
     def with_itself(
         self, centres: Int32Array, labels: Int32Array, where: BoolArray | None = None
@@ -114,8 +122,16 @@ class ExtendedAnswers:
     def entities(self) -> int:
         return self.added.entities
 
-    def __call__(self, centres: Int32Array, labels: Int32Array) -> tuple[Int64Array, Int32Array]:
+    def __call__(
+        self, centres: Int32Array, labels: Int32Array, most: int | None = None
+    ) -> tuple[Int64Array, Int32Array]:
         """Return ragged answers in the extended graph, as `AnswerLookup` defines them."""
+        if most is not None:
+            few = np.flatnonzero(self.counts(centres, labels) <= most)
+            counts = np.zeros(len(centres), np.int64)
+            offsets, answers = self(centres[few], labels[few])
+            counts[few] = np.diff(offsets)
+            return np.concatenate([[0], np.cumsum(counts)]), answers
         inside, old = self._inside(centres, labels)
         keys = []
         for queries, (offsets, found) in (

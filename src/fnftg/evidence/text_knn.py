@@ -61,9 +61,7 @@ class TextKNNEvidence(EvidenceSource):
         k = self.config.num_nearest if queries.training else self.config.num_nearest_at_evaluation
         rows, cosines = context.nearest_texts(k)(queries.centres)  # (q, k) each
         query, place = np.nonzero(rows != NO_NEIGHBOUR)
-        few = context.known.counts(rows[query, place], queries.labels[query]) <= MAX_ANSWERS
-        query, place = query[few], place[few]
-        offsets, entities = context.known(rows[query, place], queries.labels[query])
+        offsets, entities = context.known(rows[query, place], queries.labels[query], MAX_ANSWERS)
         sizes = np.diff(offsets)
         query, weight = np.repeat(query, sizes), np.repeat(np.maximum(cosines[query, place], 0), sizes)
         other = entities != queries.centres[query]
@@ -78,9 +76,7 @@ class TextKNNEvidence(EvidenceSource):
         nearest = context.nearest_texts(self.config.num_nearest_at_evaluation)
         rows, cosines = (found[0] for found in nearest(query.centres))  # (k,) each
         rows, cosines = rows[rows != NO_NEIGHBOUR], cosines[rows != NO_NEIGHBOUR]
-        few = context.known.counts(rows, np.repeat(query.labels, len(rows))) <= MAX_ANSWERS
-        rows, cosines = rows[few], cosines[few]
-        offsets, answers = context.known(rows, np.repeat(query.labels, len(rows)))
+        offsets, answers = context.known(rows, np.repeat(query.labels, len(rows)), MAX_ANSWERS)
         have = np.unique(np.repeat(np.arange(len(rows)), np.diff(offsets))[answers == answer])
         items = tuple(Item(int(rows[place]), value=float(cosines[place])) for place in have)
         return Finding(items=items, value_name="similarity")

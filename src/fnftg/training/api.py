@@ -14,13 +14,13 @@ from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.link_predictor import LinkPredictor
 from fnftg.training.loop import train_run
-from fnftg.training.recipes import DEFAULT, merge_fields, recipe_fields
+from fnftg.training.recipes import default_recipe, merge_fields, recipe_fields
 from fnftg.training.run_config import RunConfig
 
 
 def train(
     graph: KnowledgeGraph | str | os.PathLike[str],
-    recipe: str | os.PathLike[str] | Mapping[str, Any] = DEFAULT,
+    recipe: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     output: str | os.PathLike[str],
     config: RunConfig | None = None,
@@ -34,7 +34,8 @@ def train(
 
     Args:
         graph: a graph, the folder of a store, a file that `fnftg import` reads, or the name of a dataset.
-        recipe: the name of a recipe (see `fnftg recipes`), a YAML file, or a dict of fields, which may name a `base`.
+        recipe: the name of a recipe (see `fnftg recipes`), a YAML file, or a dict of fields, which may name a `base`;
+            if None, frugal, or frugal-large for a large graph.
         output: the folder of the run; it must not exist.
         config: a complete config, used instead of the recipe.
         after_step: called after each step with the step number and its loss.
@@ -51,10 +52,11 @@ def train(
         >>> fnftg.evaluate(model, "wordnet-animals")["mrr"]
         >>> fnftg.load("run").tails("dog.n.01", "hypernym")
     """
+    opened = graph if isinstance(graph, KnowledgeGraph) else open_graph(graph)
     if config is None:
-        fields = recipe_fields(recipe if isinstance(recipe, Mapping) else Path(recipe))
+        chosen = default_recipe(len(opened.entities)) if recipe is None else recipe
+        fields = recipe_fields(chosen if isinstance(chosen, Mapping) else Path(chosen))
         config = from_dict(RunConfig, merge_fields(fields, overrides))
     elif overrides:
         raise FnftgError(f"Fields cannot be overridden if config is given: set {', '.join(overrides)} in the config.")
-    opened = graph if isinstance(graph, KnowledgeGraph) else open_graph(graph)
     return train_run(opened, config, Path(output), data_home() / "texts", after_step=after_step)

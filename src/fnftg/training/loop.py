@@ -195,20 +195,23 @@ class Run:
 
     @property
     def steps_an_epoch(self) -> int:
-        """The number of steps per epoch."""
-        return len(self.graph.triples("train")) // self.config.training.batch_size
+        """The number of steps per epoch, limited by `max_steps`."""
+        return self.config.training.steps_of(len(self.graph.triples("train")))
 
     @property
     def epochs(self) -> int:
         """The number of epochs, limited by `max_steps`."""
-        return self.config.training.epochs_of(self.steps_an_epoch)
+        return self.config.training.epochs_of(len(self.graph.triples("train")))
 
     def train(self) -> LinkPredictor:
         """Train until the last epoch, or until patience runs out, and return the best model."""
         training = self.config.training
         started = time.monotonic() - self.place.seconds
-        if self.first and self.epochs < training.epochs:
-            said = f"Training {self.epochs} instead of {training.epochs} epochs of {self.steps_an_epoch:,} steps"
+        whole = len(self.graph.triples("train")) // training.batch_size
+        if self.first and (self.epochs < training.epochs or self.steps_an_epoch < whole):
+            said = f"Training {self.epochs} instead of {training.epochs} epochs of {whole:,} steps"
+            if self.steps_an_epoch < whole:
+                said = f"Training {self.steps_an_epoch:,} of the {whole:,} steps of an epoch"
             log(f"{said}, because --training.max_steps is {training.max_steps:,}.")
         if self.first:
             self.log_file = LogFile(self.run / LOG, self.place.log)

@@ -17,7 +17,7 @@ class TrainingConfig:
 
     Args:
         epochs: number of passes over the training triples.
-        max_steps: upper bound on the number of steps; reduces the epochs on large graphs, to no less than one.
+        max_steps: upper bound on the number of steps; a large graph gets fewer epochs, or a part of one.
         batch_size: triples per step, over all devices; the entities of a batch are each other's negatives.
         negatives: two-sided (the paper's) uses all entities of the batch; tied uses tails for tail queries and heads
             for head queries; drawn (BLP's) samples num_negatives per triple.
@@ -79,9 +79,14 @@ class TrainingConfig:
         if self.weight_decay < 0 or self.grad_clip < 0 or self.seed < 0:
             raise FnftgError("training.weight_decay, training.grad_clip and training.seed must not be negative.")
 
-    def epochs_of(self, steps: int) -> int:
-        """Return the number of epochs if an epoch has this many steps, limited by `max_steps`."""
-        return self.epochs if self.max_steps is None else max(1, min(self.epochs, self.max_steps // steps))
+    def steps_of(self, triples: int) -> int:
+        """Return the number of steps per epoch with this many training triples, limited by `max_steps`."""
+        steps = triples // self.batch_size
+        return steps if self.max_steps is None else min(steps, self.max_steps)
+
+    def epochs_of(self, triples: int) -> int:
+        """Return the number of epochs with this many training triples, limited by `max_steps`."""
+        return self.epochs if self.max_steps is None else min(self.epochs, self.max_steps // self.steps_of(triples))
 
     @property
     def evaluation_protocol(self) -> Protocol:

@@ -15,8 +15,10 @@ from fnftg.kg.graph_source import open_graph
 from fnftg.models.configs import from_dict
 from fnftg.models.pretrained import CHECKPOINT, read_metrics
 from fnftg.models.systems import SYSTEMS
-from fnftg.training.recipes import recipe_fields, recipe_of_system, recipes
+from fnftg.training.recipes import DEFAULT, LARGE, default_recipe, recipe_fields, recipe_of_system, recipes
 from fnftg.training.run_config import RunConfig
+
+DEFAULT_SYSTEM = "fnf"
 
 
 def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
@@ -32,6 +34,9 @@ def train(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
         if not chosen.graph or not chosen.output:
             parser.error("give a graph and -o RUN, or --resume RUN")
         run, graph = Path(chosen.output), open_graph(chosen.graph)
+        if chosen.config is None and chosen.system == DEFAULT_SYSTEM:
+            recipe = default_recipe(len(graph.entities))
+            chosen = parse(parser, [*arguments, "--config", recipe]) if recipe != DEFAULT else chosen
         given = RunConfig(chosen.model, chosen.training, chosen.trainer, chosen.system)
         config = from_dict(RunConfig, asdict(given))  # checks more than the parser
     train_run(graph, config, run, data_home() / "texts", resume=bool(chosen.resume))
@@ -69,7 +74,8 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
     parser.add_argument(
         "--config",
         metavar="NAME_OR_FILE",
-        help=f"recipe ({', '.join(recipes())}), or a YAML or JSON file (default: frugal, or frugal-SYSTEM)",
+        help=f"recipe ({', '.join(recipes())}), or a YAML or JSON file (default: {DEFAULT}, {LARGE} for large "
+        "graphs, or frugal-SYSTEM)",
     )
     systems = "; ".join(f"{name}: {made.description}" for name, made in SYSTEMS.items())
     parser.add_argument("--system", default=config.system, help=f"system to train, with its own --model.… ({systems})")
@@ -85,7 +91,7 @@ def parse(outline: argparse.ArgumentParser, arguments: list[str]) -> Any:
 
 def configured(config: str | None, system: str | None) -> RunConfig:
     """Return the config of a recipe or file, or of the system's default recipe, or the system's defaults."""
-    chosen = config or recipe_of_system(system or "fnf")
+    chosen = config or recipe_of_system(system or DEFAULT_SYSTEM)
     fields = recipe_fields(chosen) if chosen else {}
     if system is not None and fields.get("system", system) != system:
         raise FnftgError(

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fnftg.console import log
 from fnftg.errors import FnftgError, one_line
 
 FOLDER = Path(__file__).parent
 SIZES = ("tiny", "mini", "small", "medium", "base")  # of the paper's BERTs
-DEFAULT = "frugal"
+DEFAULT, LARGE = "frugal", "frugal-large"
+MANY = 250_000  # entities, above which the default is LARGE
 Fields = dict[str, Any]  # nested, as in YAML
 
 
@@ -48,6 +50,14 @@ def recipe_of_system(system: str) -> str | None:
     """Return the default recipe of a system; None if it has only the defaults of its config."""
     name = DEFAULT if system == "fnf" else f"{DEFAULT}-{system}"
     return name if (FOLDER / f"{name}.yaml").is_file() else None
+
+
+def default_recipe(entities: int) -> str:
+    """Return the recipe for a graph with this many entities, and log a line if it is not the usual one."""
+    if entities <= MANY:
+        return DEFAULT
+    log(f"The graph has {entities:,} entities: training with {LARGE}, the recipe for more than {MANY:,}.")
+    return LARGE
 
 
 def merge_fields(base: Fields, over: Fields) -> Fields:
