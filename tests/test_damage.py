@@ -41,7 +41,7 @@ KNOWN = ("--head", "badger-3", "--relation", "near", "-k", "5", "--json")
 NEW = ("--text", "bison, a thing of the plains", "--edge", "near=ember-2", "--relation", "near", "-k", "5", "--json")
 AREAS: dict[str, tuple[tuple[str, ...], ...]] = {  # folders, and the commands that read them
     "graph": (("data", "stats", "graph", "--json"), ("predict", "run", *KNOWN)),
-    "run": (("predict", "run", *KNOWN), ("predict", "run", *NEW), ("predict", "run", *KNOWN, "--index", "hnsw")),
+    "run": (("predict", "run", *KNOWN), ("predict", "run", *NEW), ("predict", "run", *KNOWN, "--index")),
     "updated": (("predict", "updated", *KNOWN), ("predict", "updated", *NEW)),
     "home": (("predict", "run", *KNOWN), ("predict", "run", *NEW), ("evaluate", "run", "--json")),
     "stopped": (("train", "--resume", "stopped", "--json"), ("predict", "stopped", *KNOWN)),
@@ -75,7 +75,7 @@ class World:
             added = ["--triples", str(folder / "triples.tsv"), "--texts", str(folder / "texts.tsv")]
             for command in (
                 ["calibrate", "run", "--share", "0.3"],
-                ["predict", "run", *KNOWN, "--index", "hnsw"],
+                ["predict", "run", *KNOWN, "--index"],
                 ["update", "updated", *added],
             ):
                 assert main(command) == 0

@@ -57,7 +57,7 @@ COMMANDS = {
     "embed to NumPy": ["embed", "{own}/run", "-o", "{own}/out.npz"],
     "embed to Parquet": ["embed", "{own}/run", "-o", "{own}/out.parquet"],
     "embed to TSV": ["embed", "{own}/run", "-o", "{own}/out.tsv"],
-    "index": ["predict", "{own}/run", "--head", "e1", "--relation", "r1", "--index", "hnsw"],
+    "index": ["predict", "{own}/run", "--head", "e1", "--relation", "r1", "--index"],
     "update": ["update", "{own}/run", "--triples", "{own}/new.tsv", "--texts", "{own}/new.txt"],
     "evaluate": ["evaluate", "{own}/run", "--save-ranks", "{own}/ranks.parquet"],
 }

@@ -600,8 +600,11 @@ def test_updates_that_make_no_sense_change_nothing(
 
 
 @pytest.mark.parametrize("by_distance", [True, False])
-def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: Path) -> None:
+def test_index_finds_nearly_all_and_scores_exactly(
+    by_distance: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("faiss")
+    monkeypatch.setattr("fnftg.kernels.vector_index.COMPRESSED", 0)
     generator = np.random.default_rng(0)
     base = generator.normal(size=(4, 12))
     table, query_embeddings = (generator.normal(size=(count, 4)) @ base for count in (3_000, 50))
@@ -615,8 +618,8 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
     )
     built = NearestIndex.built(model, table, query_embeddings)
     assert built.recall >= 0.95 and built.queries == 50
-    built.save(tmp_path / "hnsw")
-    index = NearestIndex.open(tmp_path / "hnsw", 3_000)
+    built.save(tmp_path / "index")
+    index = NearestIndex.open(tmp_path / "index", 3_000)
     assert index is not None
     known = [generator.choice(3_000, 20, replace=False) for _ in range(50)]
     best = top_answers(model, query_embeddings, table, np.arange(51) * 20, np.concatenate(known), 10)
@@ -640,7 +643,7 @@ def test_index_finds_nearly_all_and_scores_exactly(by_distance: bool, tmp_path: 
 
 def test_index_keeps_in_step_with_an_update(own_run: Path, tmp_path: Path, here: Here) -> None:
     pytest.importorskip("faiss")
-    result = here("predict", own_run, "--head", "e3", "--relation", "_r_1", "--index", "hnsw", "--json")
+    result = here("predict", own_run, "--head", "e3", "--relation", "_r_1", "--index", "--json")
     assert result.returncode == 0 and "100.0% of the ten best" in result.stderr
     exact = here("predict", own_run, "--head", "e3", "--relation", "_r_1", "--json")
     assert json.loads(result.stdout) == json.loads(exact.stdout)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fnftg.arrays import Float32Array, Int64Array
-from fnftg.console import log, progress
+from fnftg.console import progress
 from fnftg.errors import DamagedError, FnftgError
 from fnftg.json_files import read_json, write_json
 
@@ -25,7 +25,7 @@ SUBSPACE = 2  # dimensions that are compressed together, if they divide the widt
 SAMPLE = 40  # training vectors per list
 PROBES = (16, 32, 64, 128, 256, 512)  # numbers of lists to read, in the order in which they are tried
 LEAST_GAIN = 0.02  # of recall, for which twice as many lists are read
-MEASURED = 200  # queries that the recall is measured on
+COMPRESSED = 10_000  # vectors; fewer are kept as they are
 BLOCK = 1 << 16  # vectors in memory at a time
 SEED = 73
 
@@ -44,48 +44,52 @@ def faiss() -> Any:
 class VectorIndex:
     """An index with its measured recall."""
 
-    index: Any  # faiss.IndexIVFPQFastScan
-    probes: int
-    recall: float
+    index: Any  # of faiss, with inverted lists
+    probes: int = PROBES[0]
+    recall: float = 0.0
 
     @classmethod
-    def built(cls, gather: Gather, size: int, wanted: int, returned: int, recall: float) -> VectorIndex:
-        """Build an index over `size` vectors.
-
-        Args:
-            gather: function that returns some of the vectors.
-            size: their number.
-            wanted: the number of best vectors whose recall is measured.
-            returned: the number of rows that a search for them returns.
-            recall: the recall to reach.
-        """
+    def built(cls, gather: Gather, size: int, by_distance: bool = False) -> VectorIndex:
+        """Build an index over `size` vectors, of which `gather` returns some, by inner product or L2 distance."""
         width = gather(np.zeros(1, np.int64)).shape[1]
-        lists = 1 << max(round(np.log2(2 * np.sqrt(size))), 2)
-        index = faiss().index_factory(width, f"IVF{lists},PQ{subspaces(width)}x4fs", faiss().METRIC_INNER_PRODUCT)
+        lists, codes = 1 << round(np.log2(2 * np.sqrt(size))), f"PQ{subspaces(width)}x4fs"
+        if size < COMPRESSED:
+            lists, codes = PROBES[0], "Flat"  # so few that all are compared
+        metric = faiss().METRIC_L2 if by_distance else faiss().METRIC_INNER_PRODUCT
+        index = faiss().index_factory(width, f"IVF{lists},{codes}", metric)
         index.cp.seed, index.cp.min_points_per_centroid = SEED, 1
-        rng = np.random.default_rng(SEED)
-        index.train(gather(np.sort(rng.permutation(size)[: SAMPLE * lists])))
-        with progress("Indexing vectors", size, "vectors") as advance:
-            for start in range(0, size, BLOCK):
-                rows = np.arange(start, min(start + BLOCK, size))
-                index.add(gather(rows))
-                advance(len(rows))
-        asked = gather(np.sort(rng.permutation(size)[:MEASURED]))
-        return cls(index, PROBES[0], 0.0).measured(asked, best_rows(gather, size, asked, wanted), returned, recall)
+        index.train(gather(sample(size, SAMPLE * lists)))
+        found = cls(index)
+        found.add(gather, np.arange(size))
+        return found
+
+    def add(self, gather: Gather, rows: Int64Array) -> None:
+        """Add vectors, which are numbered from the size of the index on."""
+        with progress("Indexing vectors", len(rows), "vectors") as advance:
+            for start in range(0, len(rows), BLOCK):
+                part = rows[start : start + BLOCK]
+                self.index.add(gather(part))
+                advance(len(part))
 
     def measured(self, asked: Float32Array, best: Int64Array, returned: int, recall: float) -> VectorIndex:
-        """Return the index with the fewest lists to read that reaches a recall of the best rows, (q, k) each."""
-        tried = self
+        """Return the index with the fewest lists to read that reaches a recall.
+
+        Args:
+            asked: vectors to search with, (q, d).
+            best: the numbers of the vectors that should be found for each, (q, k); −1 for none.
+            returned: how many are returned for each.
+            recall: the share of the best that should be among them.
+        """
+        last, tried = -1.0, self
         for probes in PROBES:
             tried = replace(self, probes=min(probes, self.index.nlist))
             rows = tried.search(asked, returned)
-            found = float(np.mean([np.isin(row, some).mean() for row, some in zip(best, rows, strict=True)]))
-            gain, tried = found - tried.recall, replace(tried, recall=found)
-            if found >= recall or gain < LEAST_GAIN or probes >= self.index.nlist:
+            among = [np.isin(row[row >= 0], some) for row, some in zip(best, rows, strict=True)]
+            found = float(np.concatenate(among).mean()) if (best >= 0).any() else 1.0
+            tried = replace(tried, recall=found)
+            if found >= recall or found - last < LEAST_GAIN or probes >= self.index.nlist:
                 break
-        log(
-            f"The index reads {tried.probes} of {self.index.nlist:,} lists and finds {tried.recall:.1%} of the nearest."
-        )
+            last = found
         return tried
 
     def search(self, asked: Float32Array, count: int) -> Int64Array:
@@ -120,6 +124,11 @@ class VectorIndex:
 def subspaces(width: int) -> int:
     """Return into how many parts of equal size vectors are split."""
     return width // next(size for size in (SUBSPACE, 3, 1) if width % size == 0)
+
+
+def sample(size: int, count: int) -> Int64Array:
+    """Return a fixed random sample of at most `count` numbers below `size`, in ascending order."""
+    return np.sort(np.random.default_rng(SEED).permutation(size)[:count])
 
 
 def best_rows(gather: Gather, size: int, asked: Float32Array, count: int) -> Int64Array:

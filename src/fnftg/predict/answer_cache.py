@@ -6,7 +6,7 @@ RUN/answers/WEIGHTS-GRAPH/            named after the checksums of weights and g
     neighbours/                       the edges of every entity
     entity.names.…, relation.names.…  names in alphabetical order
     features.npy, features.index.npy  encoder features of the texts (updated graphs only)
-    hnsw/                             nearest-neighbour index (only if requested)
+    index/                            nearest-neighbour index (only if requested)
 RUN/answers/graph.json                path of the current graph (updated graphs only)
 """
 

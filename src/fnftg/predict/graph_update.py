@@ -28,7 +28,7 @@ from fnftg.kg.formats.lines import line_blocks
 from fnftg.kg.graph import KnowledgeGraph, Triples, Vocabulary
 from fnftg.kg.store import GRAPH
 from fnftg.predict import answer_cache
-from fnftg.predict.index import HNSW, NearestIndex
+from fnftg.predict.index import INDEX, NearestIndex
 from fnftg.predict.predictor import Predictor, changed_rows
 from fnftg.ranking.runs import RunFolder, check_writable
 from fnftg.text.features import FeatureStore, FlatTable, ViewTable
@@ -141,16 +141,16 @@ def write_extended(
     if texts.features is not None:
         _write_features(folder, texts.features, entities + 2 * relations)
     index = None
-    if predictor.folder is not None and (predictor.folder / HNSW).is_dir():
+    if predictor.folder is not None and (predictor.folder / INDEX).is_dir():
         table = answer_cache.load_vectors(folder, entities, vectors.shape[1])
-        old = NearestIndex.open(predictor.folder / HNSW, len(predictor.table))
+        old = NearestIndex.open(predictor.folder / INDEX, len(predictor.table))
         queries = predictor.sample_query_embeddings()
         index = (
             NearestIndex.built(predictor.model, table, queries)
             if old is None
             else old.extended(predictor.model, table, changed.astype(np.int64), queries)
         )
-        index.save(folder / HNSW)
+        index.save(folder / INDEX)
     return len(changed), index
 
 

@@ -24,7 +24,7 @@ from fnftg.predict import answer_cache
 from fnftg.predict.entity_linking import resolved, resolved_delta, resolved_triple
 from fnftg.predict.explanation import Explanation, explain
 from fnftg.predict.graph_delta import extended_graph
-from fnftg.predict.index import HNSW, NearestIndex
+from fnftg.predict.index import INDEX, NearestIndex
 from fnftg.predict.inference import answered, missing_answers, triple_probabilities
 from fnftg.predict.name_index import NameIndex
 from fnftg.predict.patched_table import PatchedTable
@@ -132,8 +132,8 @@ class Predictor(PredictorState):
         return entity_vectors(self, asked)
 
     def indexed(self) -> Predictor:
-        """Return a copy that searches an HNSW index instead of all candidates. The index is built on first use."""
-        place = None if self.folder is None else self.folder / HNSW
+        """Return a copy that searches an approximate index, not all candidates. The index is built on first use."""
+        place = None if self.folder is None else self.folder / INDEX
         index = NearestIndex.open(place, len(self.table)) if place is not None and place.is_dir() else None
         if index is None:
             index = NearestIndex.built(self.model, self.table, self.sample_query_embeddings())

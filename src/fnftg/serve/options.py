@@ -16,7 +16,7 @@ class Options:
 
     run: str
     graph: str | None = None
-    index: str | None = None
+    index: bool = False  # search an approximate index
     token: str | None = None
     queue: int = 256  # maximum number of waiting requests
     deadline: float = 30.0  # seconds per request

@@ -28,7 +28,7 @@ to the names in --allowed-hosts. Requests from pages of other sites are always r
     parser.epilog = examples(
         "fnftg serve animals-run",
         "FNFTG_TOKEN=… fnftg serve animals-run --host 0.0.0.0 --port 80",
-        "fnftg serve animals-run --index hnsw --workers 4",
+        "fnftg serve animals-run --index --workers 4",
     )
     add_run(parser)
     parser.add_argument(
@@ -40,7 +40,7 @@ to the names in --allowed-hosts. Requests from pages of other sites are always r
     parser.add_argument("--token", help=f"token that requests must send (default: the environment variable {TOKEN})")
     parser.add_argument("--workers", type=int, default=1, help="number of processes that share the port (default: 1)")
     parser.add_argument(
-        "--index", choices=("hnsw",), help="approximate search in milliseconds; the index is built on first use"
+        "--index", action="store_true", help="approximate search in milliseconds; the index is built on first use"
     )
     parser.add_argument(
         "--queue",

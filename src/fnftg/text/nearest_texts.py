@@ -16,8 +16,8 @@ import torch
 
 from fnftg.array_files import load_array, write_array
 from fnftg.arrays import Float32Array, Int32Array, Int64Array, IntArray
-from fnftg.console import progress
-from fnftg.kernels.vector_index import VectorIndex
+from fnftg.console import log, progress
+from fnftg.kernels.vector_index import VectorIndex, best_rows, sample
 from fnftg.text.cache import cached, read_cached
 from fnftg.text.features import FeatureStore
 from fnftg.text.rows import content_key
@@ -28,7 +28,7 @@ PAIRS = 1 << 15  # pairs of texts in memory at a time
 DIGITS = 4  # of the rounded similarities, which makes them independent of the order of summation
 NO_NEIGHBOUR = -1
 NOBODY = np.zeros(0, np.int64)
-WANTED, RECALL = 100, 0.95  # nearest texts whose recall is measured; the recall to reach
+WANTED, RECALL, MEASURED = 100, 0.95, 200  # nearest texts to find; the share to reach, and of how many texts
 RETURNED = 4  # texts that the index returns and that are compared exactly, for each that is wanted
 ROWS, COSINES = "rows.npy", "cosines.npy"
 
@@ -74,7 +74,12 @@ class TextKNN:
         vectors = StoredVectors(store, entities)
 
         def built() -> VectorIndex:
-            return VectorIndex.built(vectors.__getitem__, entities, WANTED, RETURNED * WANTED, RECALL)
+            asked = vectors[sample(entities, MEASURED)]
+            best = best_rows(vectors.__getitem__, entities, asked, WANTED)
+            index = VectorIndex.built(vectors.__getitem__, entities)
+            index = index.measured(asked, best, RETURNED * WANTED, RECALL)
+            log(f"The index of texts finds {index.recall:.1%} of the {WANTED} nearest.")
+            return index
 
         if cache is None:
             return cls((vectors,), k, index=built())

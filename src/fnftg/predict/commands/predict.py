@@ -54,7 +54,7 @@ def predict(parser: argparse.ArgumentParser, arguments: list[str]) -> None:
     )
     parser.add_argument("--reasons", action="store_true", help="explain the best answer in a few lines")
     parser.add_argument(
-        "--index", choices=("hnsw",), help="approximate search in milliseconds; the index is built on first use"
+        "--index", action="store_true", help="approximate search in milliseconds; the index is built on first use"
     )
     parser.add_argument(
         "--batch", metavar="FILE", help="a file with one question per line, as JSON; - for standard input"
