@@ -42,6 +42,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True)
+def batches_without_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the rows that an encoder sees can be counted."""
+    monkeypatch.setattr(features, "LEAST_TOKENS", 1)
+
+
 @pytest.fixture(scope="module")
 def graph() -> KnowledgeGraph:
     """Texts of many lengths, two of them equal, one beyond the words limit."""
@@ -417,6 +423,93 @@ def test_an_interrupted_computation_goes_on(
     assert sum(map(len, seen)) == len(tokens.distinct(rows)[0]) - 3 * 8
     np.testing.assert_array_equal(store.take(rows), FeatureStore.of(encoder, tokens, "cls").take(rows))
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@has_minilm
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_the_features_of_a_text_do_not_depend_on_what_else_is_encoded(
+    bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    encoder = load_encoder("minilm")
+    texts = [" ".join(f"word{i * j % 11}" for j in range(i % 13 + 1)) for i in range(150)]
+    tokens = TokenStore.of(KnowledgeGraph.from_triples({"train": [("a", "r", "b")]}, {"a": "a"}, {}), encoder, 24)
+    tokens = tokens.of_texts(texts, encoder)
+
+    def encoded(rows: Any) -> Any:
+        return encode_rows(encoder.model, tokens, np.asarray(rows), None, "mean", None, None, bfloat16, alone=True)
+
+    together = encoded(range(150))
+    for rows in ([7], [149, 3], [12, 25, 12], range(60, 140), np.random.default_rng(0).permutation(150)):
+        assert np.array_equal(encoded(rows), together[np.asarray(rows)])
+
+
+def test_texts_of_other_graphs_are_not_encoded_again(graph: KnowledgeGraph, encoder: Encoder, tmp_path: Path) -> None:
+    def stored(graph: KnowledgeGraph, cache: Path | None) -> tuple[int, Any]:
+        with counted(encoder.model) as seen:
+            tokens = TokenStore.of(graph, encoder, WORDS, cache)
+            store = FeatureStore.of(encoder, tokens, "cls", cache)
+        return sum(map(len, seen)), store.take(np.arange(len(tokens)))
+
+    ids, texts = graph.entities.ids, graph.entities.texts
+    same = {ids[i]: texts[i] for i in reversed(range(len(ids)))}
+    relations = {"r0": "is a parent of", "r1": "knows", "r2": "r2"}
+    triples = [(ids[i], "r1", ids[39 - i]) for i in range(40)] + [("e1", "r0", "e2"), ("e1", "r2", "e2")]
+    other = KnowledgeGraph.from_triples({"train": triples}, same, relations)
+    grown = KnowledgeGraph.from_triples({"train": triples}, {**same, "e5": "a new one", "e6": "a newer one"}, relations)
+    assert stored(graph, tmp_path)[0] > 20
+    for changed, count in ((other, 0), (grown, 2)):
+        encoded, found = stored(changed, tmp_path)
+        assert encoded == count
+        assert np.array_equal(found, stored(changed, None)[1]), "to the last bit"
+    damaged = sorted(tmp_path.glob("features-*/hashes.npy"))[0]
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    assert np.array_equal(stored(graph, tmp_path)[1], stored(graph, None)[1])
+
+
+FILL = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from fnftg.kg import KnowledgeGraph
+from fnftg.text import features
+from fnftg.text.encoders import load_encoder
+from fnftg.text.tokens import TokenStore
+first, cache, parts = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+texts = {f"e{i}": f"text {i} of {i % 7}" for i in range(first, first + 60)}
+graph = KnowledgeGraph.from_triples({"train": [(f"e{first}", "r", e) for e in texts]}, texts, {"r": "r"})
+encoder = load_encoder("scratch:L-1_H-32_A-2", [f"text {i}" for i in range(100)])
+features.PART, encode = 8, features.encode_rows
+done = []
+def slowly(*arguments, **options):
+    print(len(arguments[2]), flush=True)
+    if len(done) == parts:
+        time.sleep(300)  # until it is killed
+    done.append(1)
+    return encode(*arguments, **options)
+features.encode_rows = slowly
+tokens = TokenStore.of(graph, encoder, 6, cache)
+print(features.FeatureStore.of(encoder, tokens, "cls", cache).take(np.arange(len(tokens))).tobytes().hex())
+"""
+
+
+def test_a_cache_filled_by_two_processes_of_which_one_is_killed_is_whole(tmp_path: Path) -> None:
+    def start(first: int, cache: Path, parts: int = -1) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", FILL, str(first), str(cache), str(parts)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    killed = start(0, tmp_path / "cache", 2)
+    assert killed.stdout is not None and [killed.stdout.readline() for _ in range(3)] == ["8\n"] * 3
+    other = start(20, tmp_path / "cache")
+    assert other.stdout is not None and other.stdout.readline() == "8\n"
+    killed.kill()
+    killed.wait()
+    found, expected = other.communicate()[0], start(20, tmp_path / "empty").communicate()[0]
+    assert found.split()[-1] == expected.split()[-1], "the other is not disturbed"
+    lines = start(0, tmp_path / "cache").communicate()[0].split()
+    alone = start(0, tmp_path / "alone").communicate()[0].split()
+    assert lines[-1] == alone[-1] and len(alone) > len(lines) > 1, "only what neither had finished is encoded"
+    assert not list((tmp_path / "cache").glob(".features*")), "nothing is left over"
 
 
 def test_pairs_are_encoded_once_and_others_on_demand(encoder: Encoder, tokens: TokenStore, tmp_path: Path) -> None:

@@ -14,18 +14,19 @@ import torch
 from torch import nn
 
 from fnftg.array_files import load_array, write_array, write_rows
-from fnftg.arrays import BoolArray, Float32Array, Int64Array
+from fnftg.arrays import BoolArray, Float32Array, Int64Array, UInt64Array
 from fnftg.console import log, progress
 from fnftg.part_files import read_part, write_part
-from fnftg.text.cache import cached
+from fnftg.text.cache import cached, read_cached
 from fnftg.text.encoder import Encoder, Pooling, Precision, pooled, uses_bfloat16
 from fnftg.text.rows import ViewRows, content_key
-from fnftg.text.tokens import TokenStore, ViewTokens, fitting_budget, packs
+from fnftg.text.tokens import TokenStore, ViewTokens, equal_packs, fitting_budget, packs
 from fnftg.text.word_vectors import WordVectors
 
 PART = 8192  # texts per file of an unfinished computation, which an interruption can lose
 WORTH_SAYING = 10.0  # seconds of encoding after which the speed is reported
-FEATURES, INDEX = "features.npy", "index.npy"
+LEAST_TOKENS = 64  # of a batch, as products of very small matrices are summed in another order
+FEATURES, INDEX, HASHES = "features.npy", "index.npy", "hashes.npy"
 
 
 def encode_rows(
@@ -37,8 +38,13 @@ def encode_rows(
     token_budget: int | None = None,
     advance: Callable[[int], None] | None = None,
     bfloat16: bool = False,
+    alone: bool = False,
 ) -> Float32Array:
-    """Return the pooled outputs for texts, or pairs of texts, in the given order, (n, hidden), without gradients."""
+    """Return the pooled outputs for texts, or pairs of texts, in the given order, (n, hidden), without gradients.
+
+    With `alone`, batches have no padding and at least LEAST_TOKENS tokens, so that not even the last bit of an output
+    depends on what else is encoded. Few texts take longer.
+    """
     if isinstance(model, WordVectors) and pooling == "mean" and second_rows is None and not tokens.special.start:
         return _mean_vectors(model, tokens, rows, advance)
     parameter = next(model.parameters())
@@ -47,10 +53,13 @@ def encode_rows(
     model.eval()
     try:
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-            for pack in packs(tokens.lengths(rows, second_rows), token_budget or fitting_budget(device)):
-                ids, mask, types = tokens.batch(rows[pack], None if second_rows is None else second_rows[pack])
+            lengths = tokens.lengths(rows, second_rows)
+            for pack in (equal_packs if alone else packs)(lengths, token_budget or fitting_budget(device)):
+                more = -(-LEAST_TOKENS // int(lengths[pack[0]])) - len(pack) if alone else 0
+                filled = np.concatenate([pack, pack[:1].repeat(max(more, 0))])
+                ids, mask, types = tokens.batch(rows[filled], None if second_rows is None else second_rows[filled])
                 batch = ids.to(device), mask.to(device), None if types is None else types.to(device)
-                features[pack] = pooled(model, batch, pooling).float().cpu().numpy()
+                features[pack] = pooled(model, batch, pooling)[: len(pack)].float().cpu().numpy()
                 if advance is not None:
                     advance(len(pack))
     finally:
@@ -206,7 +215,7 @@ class FeatureStore:
     @property
     def key(self) -> str:
         """A hash of what determines the features."""
-        return content_key("features", 1, *self._parameters())
+        return content_key("features", 2, *self._parameters())
 
     def _parameters(self) -> tuple[str, ...]:
         precision = ("bfloat16",) if self._bfloat16 else ()
@@ -223,7 +232,8 @@ class FeatureStore:
         tokens: TokenStore | None = None,
     ) -> Float32Array:
         model, tokens = self.encoder.model, tokens or self.tokens
-        return encode_rows(model, tokens, first, second, self.pooling, self.token_budget, advance, self._bfloat16)
+        options = self.pooling, self.token_budget, advance, self._bfloat16
+        return encode_rows(model, tokens, first, second, *options, alone=tokens is self.tokens)
 
     @property
     def _bfloat16(self) -> bool:
@@ -243,33 +253,53 @@ class FeatureStore:
             parts = self._parts(first, second, None)
             return FlatTable(np.concatenate([np.empty((0, self.encoder.hidden), np.float32), *parts]), index)
         weights, tokens, pooling, *precision = self._parameters()
-        key = content_key(kind, 1, weights, tokens, pooling, what, *precision)
-        unfinished = cache / f".{kind}-{key}.parts"
+        alike = f"{kind}-{content_key(kind, 2, weights, pooling, *precision)[:16]}"
+        name = f"{alike}-{content_key(tokens, what)}"
 
         def make(folder: Path) -> None:
             first, second, index = self._by_length(*distinct())
-            write_rows(folder / FEATURES, len(first), self.encoder.hidden, self._parts(first, second, unfinished))
-            write_array(folder / INDEX, index)
+            hashes = self._hashes(first, second)
+            known = EncodedBefore.of(cache, alike, name, hashes, self.encoder.hidden)
+            unfinished = cache / f".{name}-{content_key(known.order.tobytes())}.parts"
+            first, hashes = first[known.order], hashes[known.order]
+            second = None if second is None else second[known.order]
+            write_rows(
+                folder / FEATURES, len(first), self.encoder.hidden, self._parts(first, second, unfinished, known)
+            )
+            write_array(folder / INDEX, known.place[index])
+            write_array(folder / HASHES, hashes)
 
         sizes = self.encoder.hidden, rows
-        table = cached(cache, f"{kind}-{key}", make, lambda folder: load_table(folder, FEATURES, INDEX, *sizes))
-        shutil.rmtree(unfinished, ignore_errors=True)
+        table = cached(cache, name, make, lambda folder: load_table(folder, FEATURES, INDEX, *sizes))
+        for unfinished in cache.glob(f".{name}-*.parts"):
+            shutil.rmtree(unfinished, ignore_errors=True)
         return table
+
+    def _hashes(self, first: Int64Array, second: Int64Array | None) -> UInt64Array:
+        """Return hashes of the texts or pairs, (n, 2)."""
+        hashes = self.tokens.hashes(first)
+        if second is not None:
+            hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + self.tokens.hashes(second)
+        return hashes
 
     def _by_length(
         self, first: Int64Array, second: Int64Array | None, index: Int64Array
     ) -> tuple[Int64Array, Int64Array | None, Int64Array]:
         """Sort by length, the longest sequences first, so that the parts have sequences of similar lengths."""
         order = np.argsort(-self.tokens.lengths(first, second), kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        place = inverse(order)
         return first[order], None if second is None else second[order], place[index]
 
-    def _parts(self, first: Int64Array, second: Int64Array | None, folder: Path | None) -> Iterator[Float32Array]:
+    def _parts(
+        self, first: Int64Array, second: Int64Array | None, folder: Path | None, known: EncodedBefore | None = None
+    ) -> Iterator[Float32Array]:
         """Yield the features in parts of some thousand texts. Parts that are in the folder are not computed again."""
         started, encoded = time.monotonic(), 0
-        with progress("Encoding texts", len(first), "texts") as advance:
-            for start in range(0, len(first), PART):
+        if known is not None:
+            yield from known.parts()
+        begin = 0 if known is None else known.count
+        with progress("Encoding texts", len(first) - begin, "texts") as advance:
+            for start in range(begin, len(first), PART):
                 stop = min(start + PART, len(first))
                 name, shape = f"{start}-{stop}", (stop - start, self.encoder.hidden)
                 features = None if folder is None else read_part(folder, name, np.float32, shape)
@@ -286,6 +316,71 @@ class FeatureStore:
         took = time.monotonic() - started
         if took > WORTH_SAYING:
             log(f"Encoded {encoded:,} texts in {took:,.0f} s ({encoded / took:,.0f} texts/s).")
+
+
+@dataclass(frozen=True)
+class EncodedBefore:
+    """Which texts other tables of the cache have, by the same encoder. They come first in the new table."""
+
+    order: Int64Array  # (n,): texts that are known, by table, then all others
+    sources: list[tuple[Float32Array, Int64Array]]  # features of a table, and the rows to take from it
+
+    @classmethod
+    def of(cls, cache: Path, alike: str, name: str, hashes: UInt64Array, hidden: int) -> EncodedBefore:
+        """Find texts, given their hashes (n, 2), in the tables whose names start with `alike`, but not in `name`."""
+        missing, order, sources = np.arange(len(hashes)), [], []
+        for folder in sorted(cache.glob(f"{alike}-*")):
+            table = (
+                None
+                if folder.name == name or not len(missing)
+                else read_cached(cache, folder.name, _with_hashes(hidden))
+            )
+            if table is None:
+                continue
+            features, known = table
+            by_hash = np.argsort(known[:, 0], kind="stable")
+            place = np.searchsorted(known[by_hash, 0], hashes[missing, 0])
+            row = by_hash[np.minimum(place, len(known) - 1)] if len(known) else place
+            found = (known[row] == hashes[missing]).all(axis=1) if len(known) else place < 0
+            order.append(missing[found])
+            sources.append((features, row[found]))
+            missing = missing[~found]
+        if len(missing) < len(hashes):
+            log(f"{len(hashes) - len(missing):,} of {len(hashes):,} texts were encoded before, for other graphs.")
+        return cls(np.concatenate([*order, missing]), sources)
+
+    @property
+    def count(self) -> int:
+        """The number of texts that are known."""
+        return sum(len(rows) for _, rows in self.sources)
+
+    @property
+    def place(self) -> Int64Array:
+        """The place of each text in the order, (n,)."""
+        return inverse(self.order)
+
+    def parts(self) -> Iterator[Float32Array]:
+        """Yield the features of the known texts in parts."""
+        for features, rows in self.sources:
+            for start in range(0, len(rows), PART):
+                yield features[rows[start : start + PART]]
+
+
+def inverse(order: Int64Array) -> Int64Array:
+    """Return the place of each number in a permutation."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def _with_hashes(hidden: int) -> Callable[[Path], tuple[Float32Array, UInt64Array]]:
+    """Return a function that reads the features and hashes of a table."""
+
+    def read(folder: Path) -> tuple[Float32Array, UInt64Array]:
+        features = load_array(folder / FEATURES, np.float32, (None, hidden))
+        return features, load_array(folder / HASHES, np.uint64, (len(features), 2))
+
+    return read
 
 
 def load_table(folder: Path, features: str, index: str, hidden: int, rows: int) -> FlatTable:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +14,7 @@ import numpy as np
 import torch
 
 from fnftg.array_files import load_offsets, write_array
-from fnftg.arrays import AnyArray, Int64Array
+from fnftg.arrays import AnyArray, Int64Array, UInt64Array
 from fnftg.console import progress
 from fnftg.errors import DamagedError, FnftgError
 from fnftg.json_files import read_json, write_json
@@ -24,6 +26,7 @@ from fnftg.text.rows import ViewRows, content_key, leading_words, text_blocks, t
 from fnftg.text.special_tokens import SpecialTokens
 
 TOKENS, OFFSETS, ABOUT = "tokens.bin", "offsets.npy", "about.json"
+HASHED = 100_000  # texts in memory at a time
 FEWEST, ALIKE = 8, 0.75  # a batch has at least 1/8 of the budget, or sequences of at least 3/4 of its longest
 
 
@@ -203,6 +206,20 @@ class TokenStore:
             count += len(first)
         return np.concatenate(kept) if kept else unique, place[which]
 
+    def hashes(self, rows: Int64Array) -> UInt64Array:
+        """Return hashes of the tokens of texts, (n, 2)."""
+        found = np.empty((len(rows), 2), np.uint64)
+        for start in range(0, len(rows), HASHED):
+            part = rows[start : start + HASHED]
+            lengths = self.ragged.lengths(part)
+            flat = self.ragged.flat(part, lengths)
+            stops = (np.cumsum(lengths) * flat.itemsize).tolist()
+            pieces = zip([0, *stops], stops, strict=False)
+            data = flat.tobytes()
+            digests = b"".join(hashlib.blake2b(data[begin:end], digest_size=16).digest() for begin, end in pieces)
+            found[start : start + HASHED] = np.frombuffer(digests, np.uint64).reshape(-1, 2)
+        return found
+
     def _overhead(self, pair: bool) -> int:
         special = self.special
         around = (special.middle, special.pair_end) if pair else (special.end,)
@@ -243,6 +260,16 @@ def packs(lengths: Int64Array, budget: int) -> Iterator[Int64Array]:
         stop = min(stop, max(worth, int(np.searchsorted(falling, -ALIKE * longest, "right"))))
         yield order[start:stop]
         start = stop
+
+
+def equal_packs(lengths: Int64Array, budget: int) -> Iterator[Int64Array]:
+    """Yield batches of sequences of the same length, longest first, with at most `budget` tokens."""
+    order = np.argsort(-lengths, kind="stable")
+    bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1, append=-1))
+    for first, stop in pairwise(bounds.tolist()):
+        size = max(1, budget // int(lengths[order[first]]))
+        for start in range(first, stop, size):
+            yield order[start : min(start + size, stop)]
 
 
 # Making

@@ -152,7 +152,7 @@ class Run:
     def encode_queries(self, triples: Triples) -> None:
         """Compute the features of the queries' texts in advance, if the system reads such texts with a frozen encoder.
 
-        The queries of test come last: a feature may depend on what it is encoded together with, in its last bits.
+        Those of test are encoded when they are ranked.
         """
         if self.model.reads_query_texts and self.texts.features is not None:
             queries = Queries.of(triples, len(self.graph.relations))
