@@ -54,10 +54,10 @@ def audit_graph(parser: ArgumentParser, arguments: list[str]) -> None:
     add_graph(parser)
     parser.add_argument(
         "--visible",
-        choices=["cumulative", "own-split"],
+        choices=["cumulative", "own-split", "before"],
         default="cumulative",
         help="edges that a model may see: own-split for those of the split itself, cumulative for those of all earlier "
-        "splits as well (default: %(default)s)",
+        "splits as well, before for those of earlier splits alone (default: %(default)s)",
     )
     parser.add_argument("--all", action="store_true", help=f"show every relation, not only the {SHOWN} most frequent")
     add_json(parser)
