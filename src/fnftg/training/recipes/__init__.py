@@ -13,6 +13,7 @@ from typing import Any
 
 from fnftg.console import log
 from fnftg.errors import FnftgError, one_line
+from fnftg.kernels.vector_index import faiss
 
 FOLDER = Path(__file__).parent
 SIZES = ("tiny", "mini", "small", "medium", "base")  # of the paper's BERTs
@@ -53,10 +54,15 @@ def recipe_of_system(system: str) -> str | None:
 
 
 def default_recipe(entities: int) -> str:
-    """Return the recipe for a graph with this many entities, and log a line if it is not the usual one."""
+    """Return the recipe for a graph with this many entities, and log a line if it is not the usual one.
+
+    Raises:
+        FnftgError: if the recipe needs a library that is not installed.
+    """
     if entities <= MANY:
         return DEFAULT
     log(f"The graph has {entities:,} entities: training with {LARGE}, the recipe for more than {MANY:,}.")
+    faiss()  # nearest texts need it: better told now than when all texts are encoded
     return LARGE
 
 
