@@ -505,10 +505,12 @@ def test_updated_answers_are_those_of_embedding_everything_anew(
     relations = written(tmp_path / "relations.txt", ("eats", "eats"), ("_r_0", "relation number 0"))
     encoded: list[int] = []
     real = fnftg.text.features.encode_rows  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        "fnftg.text.features.encode_rows",
-        lambda model, tokens, rows, *rest: encoded.append(len(rows)) or real(model, tokens, rows, *rest),
-    )
+
+    def counted(model: Any, tokens: Any, rows: Any, *rest: Any, **options: Any) -> Any:
+        encoded.append(len(rows))
+        return real(model, tokens, rows, *rest, **options)
+
+    monkeypatch.setattr("fnftg.text.features.encode_rows", counted)
     fnftg.load(run)
     encoded.clear()
     files = ("--triples", triples, "--texts", new_texts, "--relation-texts", relations)

@@ -666,7 +666,7 @@ def test_a_bad_encoder_folder_is_one_sentence(
 def test_an_encoder_that_is_not_at_hand_is_one_sentence(monkeypatch: pytest.MonkeyPatch, graph: KnowledgeGraph) -> None:
     monkeypatch.setattr(hub, "_network", lambda: False)
     for name in ("tiny", "nobody/has-this-encoder", "bert-base-of-nobody"):
-        with pytest.raises(FnftgError, match="without a network: give a local folder, minilm or scratch"):
+        with pytest.raises(FnftgError, match="without a network: give a local folder, minilm, static or scratch"):
             load_encoder(name)
     absent = dataclasses.replace(encoders.MINILM_WEIGHTS, distribution="no-such-package")
     monkeypatch.setattr(encoders, "MINILM_WEIGHTS", absent)
@@ -675,7 +675,7 @@ def test_an_encoder_that_is_not_at_hand_is_one_sentence(monkeypatch: pytest.Monk
     for name in ("scratch:", "scratch:L-2_H-30_A-4", "scratch:L-0_H-32_A-2", "scratch:tiny"):
         with pytest.raises(FnftgError, match="is not an encoder: write scratch:L-2"):
             load_encoder(name, GraphLines(graph))
-    with pytest.raises(FnftgError, match="needs the texts of a graph"):
+    with pytest.raises(FnftgError, match="is made of the texts of a graph"):
         load_encoder(SCRATCH)
 
 

@@ -17,16 +17,16 @@ from fnftg.array_files import load_array, write_array, write_rows
 from fnftg.arrays import BoolArray, Float32Array, Int64Array, UInt64Array
 from fnftg.console import log, progress
 from fnftg.part_files import read_part, write_part
-from fnftg.text.cache import cached, read_cached
+from fnftg.text.cache import cached
+from fnftg.text.encoded_before import FEATURES, HASHES, PART, EncodedBefore, inverse, tables_like
 from fnftg.text.encoder import Encoder, Pooling, Precision, pooled, uses_bfloat16
 from fnftg.text.rows import ViewRows, content_key
 from fnftg.text.tokens import TokenStore, ViewTokens, equal_packs, fitting_budget, packs
 from fnftg.text.word_vectors import WordVectors
 
-PART = 8192  # texts per file of an unfinished computation, which an interruption can lose
 WORTH_SAYING = 10.0  # seconds of encoding after which the speed is reported
 LEAST_TOKENS = 64  # of a batch, as products of very small matrices are summed in another order
-FEATURES, INDEX, HASHES = "features.npy", "index.npy", "hashes.npy"
+INDEX = "index.npy"
 
 
 def encode_rows(
@@ -259,7 +259,7 @@ class FeatureStore:
         def make(folder: Path) -> None:
             first, second, index = self._by_length(*distinct())
             hashes = self._hashes(first, second)
-            known = EncodedBefore.of(cache, alike, name, hashes, self.encoder.hidden)
+            known = EncodedBefore.of(tables_like(cache, alike, name, self.encoder.hidden), hashes)
             unfinished = cache / f".{name}-{content_key(known.order.tobytes())}.parts"
             first, hashes = first[known.order], hashes[known.order]
             second = None if second is None else second[known.order]
@@ -316,71 +316,6 @@ class FeatureStore:
         took = time.monotonic() - started
         if took > WORTH_SAYING:
             log(f"Encoded {encoded:,} texts in {took:,.0f} s ({encoded / took:,.0f} texts/s).")
-
-
-@dataclass(frozen=True)
-class EncodedBefore:
-    """Which texts other tables of the cache have, by the same encoder. They come first in the new table."""
-
-    order: Int64Array  # (n,): texts that are known, by table, then all others
-    sources: list[tuple[Float32Array, Int64Array]]  # features of a table, and the rows to take from it
-
-    @classmethod
-    def of(cls, cache: Path, alike: str, name: str, hashes: UInt64Array, hidden: int) -> EncodedBefore:
-        """Find texts, given their hashes (n, 2), in the tables whose names start with `alike`, but not in `name`."""
-        missing, order, sources = np.arange(len(hashes)), [], []
-        for folder in sorted(cache.glob(f"{alike}-*")):
-            table = (
-                None
-                if folder.name == name or not len(missing)
-                else read_cached(cache, folder.name, _with_hashes(hidden))
-            )
-            if table is None:
-                continue
-            features, known = table
-            by_hash = np.argsort(known[:, 0], kind="stable")
-            place = np.searchsorted(known[by_hash, 0], hashes[missing, 0])
-            row = by_hash[np.minimum(place, len(known) - 1)] if len(known) else place
-            found = (known[row] == hashes[missing]).all(axis=1) if len(known) else place < 0
-            order.append(missing[found])
-            sources.append((features, row[found]))
-            missing = missing[~found]
-        if len(missing) < len(hashes):
-            log(f"{len(hashes) - len(missing):,} of {len(hashes):,} texts were encoded before, for other graphs.")
-        return cls(np.concatenate([*order, missing]), sources)
-
-    @property
-    def count(self) -> int:
-        """The number of texts that are known."""
-        return sum(len(rows) for _, rows in self.sources)
-
-    @property
-    def place(self) -> Int64Array:
-        """The place of each text in the order, (n,)."""
-        return inverse(self.order)
-
-    def parts(self) -> Iterator[Float32Array]:
-        """Yield the features of the known texts in parts."""
-        for features, rows in self.sources:
-            for start in range(0, len(rows), PART):
-                yield features[rows[start : start + PART]]
-
-
-def inverse(order: Int64Array) -> Int64Array:
-    """Return the place of each number in a permutation."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
-
-
-def _with_hashes(hidden: int) -> Callable[[Path], tuple[Float32Array, UInt64Array]]:
-    """Return a function that reads the features and hashes of a table."""
-
-    def read(folder: Path) -> tuple[Float32Array, UInt64Array]:
-        features = load_array(folder / FEATURES, np.float32, (None, hidden))
-        return features, load_array(folder / HASHES, np.uint64, (len(features), 2))
-
-    return read
 
 
 def load_table(folder: Path, features: str, index: str, hidden: int, rows: int) -> FlatTable:
