@@ -35,7 +35,7 @@ from fnftg.console import log, print_json, print_table
 SMALL = ["--model.text.encoder", "scratch:L-1_H-32_A-2", "--model.text.width", "16", "--training.batch_size", "32"]
 SMALL += ["--training.epochs", "2", "--training.save_every", "3", "--training.log_every", "2", "--trainer.threads", "1"]
 CHANGING = ("seconds", "training_seconds")  # metrics that differ between runs
-HNSW = ["predict", "{}/run", "--head", "e1", "--relation", "r1", "--index", "--json"]
+INDEXED = ["predict", "{}/run", "--head", "e1", "--relation", "r1", "--index", "--json"]
 Result = dict[str, str]
 
 
@@ -135,7 +135,7 @@ CASES = {
     "complete": Case(COMPLETE, ("graph", "run"), output("out.tsv"), with_force(*COMPLETE)),
     "update": Case(UPDATE, ("graph", "run", "new.tsv", "new.txt"), updated),
     "embed": Case(EMBED, ("graph", "run"), output("out.safetensors"), with_force(*EMBED)),
-    "index": Case(HNSW, ("graph", "run"), output("stdout")),
+    "index": Case(INDEXED, ("graph", "run"), output("stdout")),
 }
 
 

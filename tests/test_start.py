@@ -19,7 +19,7 @@ from fnftg.predict.questions import NewEntity
 from fnftg.text.encoders import TextConfig, load_encoder
 from fnftg.text.rows import GraphLines
 
-HEAVY = ("transformers", "tokenizers", "lightning", "sklearn", "matplotlib", "huggingface_hub", "hnswlib")
+HEAVY = ("transformers", "tokenizers", "lightning", "sklearn", "matplotlib", "huggingface_hub", "faiss")
 PREDICT = """
 import json, sys
 from fnftg.cli import main

@@ -1,8 +1,8 @@
-"""An approximate index of vectors by inner product, for millions of them: faiss's IVF with product quantisation.
+"""An approximate index of vectors, for millions of them: faiss's IVF with product quantisation.
 
 The vectors are sorted into lists around centroids, and each is compressed to half a byte per `SUBSPACE` dimensions
 (Jégou et al., 2011; André et al., 2015). A search reads some of the lists and returns more rows than are wanted, whose
-products the caller can then compute exactly. How many lists are read is chosen when the index is built: as few as reach
+scores the caller can then compute exactly. How many lists are read is chosen when the index is built: as few as reach
 a recall, which is measured, unless more would hardly raise it.
 """
 
